@@ -1,0 +1,136 @@
+//! Who does the work, seen from the engine, and the engine, seen from whoever does the work.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::error::RpcError;
+use crate::id::{InputKey, Owner, TaskId, ToolName};
+use crate::json::RawJson;
+
+/// A boxed future that can move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One piece of work for a backend.
+#[derive(Debug, Clone)]
+pub struct Work {
+    /// The handle, which exists before the task is durable.
+    pub task_id: TaskId,
+    /// On whose behalf.
+    pub owner: Owner,
+    /// The tool that was called.
+    pub tool: ToolName,
+    /// The arguments, which fit the tool's schema.
+    pub arguments: RawJson,
+    /// Counts from 1.
+    pub attempt: u32,
+}
+
+/// How the work ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a `CallToolResult` as JSON, which may say `isError`.
+    Completed(RawJson),
+    /// With a JSON-RPC error. A tool that ran and failed is not this
+    /// (`sep-2663-tool-error-uses-completed-status`).
+    Failed(RpcError),
+    /// Because it was told to stop; all of it has stopped.
+    Stopped,
+}
+
+/// Why work is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopReason {
+    /// The owner cancelled the task.
+    Cancelled,
+    /// It took longer than its `timeout`.
+    TimedOut,
+    /// The caller of a plain call is gone, so nobody can ever see the result.
+    Abandoned,
+    /// The server is stopping.
+    Shutdown,
+}
+
+/// Why a question got no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// This call is not a task, so there is nobody to ask.
+    #[error("this call is not a task, so it can't ask for input")]
+    NotATask,
+    /// The work is being stopped.
+    #[error("the work is being stopped")]
+    Stopping,
+    /// The task refused the question.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// How far the work is.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// A sentence for people.
+    pub message: Option<String>,
+    /// How much is done, growing.
+    pub done: Option<f64>,
+    /// How much there is in all.
+    pub total: Option<f64>,
+}
+
+/// What work can do while it runs. The engine implements it.
+pub trait WorkContext: Send + Sync {
+    /// Says how far the work is; the newest wins.
+    fn say(&self, progress: Progress);
+
+    /// Asks the caller for input and waits, however long it takes, for the response.
+    ///
+    /// `request` is a JSON object with `method` and `params`, as the protocol has it in
+    /// `inputRequests`. `key` names it, once in the task's life.
+    fn ask(&self, key: InputKey, request: RawJson)
+    -> BoxFuture<'static, Result<RawJson, AskError>>;
+
+    /// Waits until the work is told to stop, and says why.
+    fn stopped(&self) -> BoxFuture<'static, StopReason>;
+}
+
+/// What a tool may look at before its work begins and before any task exists.
+#[derive(Debug, Clone)]
+pub struct Prepare {
+    /// The arguments, which fit the tool's schema.
+    pub arguments: RawJson,
+    /// JSON of the capabilities that this request declares.
+    pub capabilities: RawJson,
+    /// JSON object of responses to an earlier [`Prepared::NeedsInput`], by key.
+    pub input_responses: Option<RawJson>,
+    /// What came back of an earlier [`Prepared::NeedsInput`].
+    pub request_state: Option<String>,
+}
+
+/// What a tool says before its work begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prepared {
+    /// Go on, with these arguments.
+    Ready(RawJson),
+    /// Ask the caller first, by the protocol's own multi-round-trip result
+    /// (`sep-2663-mrtr-synchronous-before-task-creation`).
+    NeedsInput {
+        /// JSON object of requests by key.
+        requests: RawJson,
+        /// State that the caller hands back unread. The backend protects it against tampering.
+        state: Option<String>,
+    },
+}
+
+/// Does the work of one tool.
+pub trait Backend: Send + Sync + 'static {
+    /// Looks at a call before any work begins. By default every call goes on.
+    ///
+    /// # Errors
+    /// The JSON-RPC error that the call is answered with.
+    fn prepare(&self, call: Prepare) -> BoxFuture<'_, Result<Prepared, RpcError>> {
+        Box::pin(async move { Ok(Prepared::Ready(call.arguments)) })
+    }
+
+    /// Does the work. When [`WorkContext::stopped`] resolves, it stops all of the work and then
+    /// returns [`Outcome::Stopped`], or the result that came first.
+    fn run(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome>;
+}

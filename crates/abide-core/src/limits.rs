@@ -1,0 +1,41 @@
+//! Every limit on what comes from outside and ends up in a task, by name.
+//!
+//! Limits on requests live in the server, limits on a command's output in its backend; a limit
+//! that the config can change has its default here.
+
+/// Bytes of an owner, tool or worker name.
+pub const MAX_NAME_BYTES: usize = 256;
+/// Bytes of an input key.
+pub const MAX_INPUT_KEY_BYTES: usize = 128;
+/// Input requests in a task's life, answered ones included.
+pub const MAX_INPUTS_PER_TASK: usize = 256;
+/// Bytes of one input request, and of one response to it.
+pub const MAX_INPUT_BYTES: usize = 256 * 1024;
+/// Bytes of a status message; longer ones are cut at a character and marked with an ellipsis.
+pub const MAX_STATUS_MESSAGE_BYTES: usize = 1024;
+/// Bytes of a tool's arguments as JSON.
+pub const MAX_ARGUMENTS_BYTES: usize = 1024 * 1024;
+/// Bytes of a result as JSON; a backend that returns more has failed.
+pub const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Cuts `message` to [`MAX_STATUS_MESSAGE_BYTES`] at a character boundary.
+#[must_use]
+pub fn bounded_message(message: &str) -> String {
+    if message.len() <= MAX_STATUS_MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MAX_STATUS_MESSAGE_BYTES - '…'.len_utf8());
+    format!("{}…", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_is_cut_at_a_character() {
+        let cut = bounded_message(&"ü".repeat(MAX_STATUS_MESSAGE_BYTES));
+        assert!(cut.len() <= MAX_STATUS_MESSAGE_BYTES && cut.ends_with('…'));
+        assert_eq!(bounded_message("short"), "short");
+    }
+}
