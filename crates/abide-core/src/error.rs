@@ -13,7 +13,11 @@ pub struct RpcError {
     /// One sentence for people.
     pub message: String,
     /// More, for programs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "crate::json::present"
+    )]
     pub data: Option<RawJson>,
 }
 

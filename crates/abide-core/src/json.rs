@@ -90,6 +90,13 @@ impl<'de> serde::Deserialize<'de> for RawJson {
     }
 }
 
+/// Reads a member that is there, so that `null` is a value and not the lack of one.
+pub(crate) fn present<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<RawJson>, D::Error> {
+    serde::Deserialize::deserialize(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,9 @@ pub const MAX_STATUS_MESSAGE_BYTES: usize = 1024;
 pub const MAX_ARGUMENTS_BYTES: usize = 1024 * 1024;
 /// Bytes of a result as JSON; a backend that returns more has failed.
 pub const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
+/// Milliseconds of a task's timeout, retention or poll interval: a thousand years. Longer ones
+/// count as this, so that every sum of them fits the integers of stores and of JSON readers.
+pub const MAX_PERIOD_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
 
 /// Cuts `message` to [`MAX_STATUS_MESSAGE_BYTES`] at a character boundary.
 #[must_use]
@@ -24,7 +27,10 @@ pub fn bounded_message(message: &str) -> String {
     if message.len() <= MAX_STATUS_MESSAGE_BYTES {
         return message.to_owned();
     }
-    let end = message.floor_char_boundary(MAX_STATUS_MESSAGE_BYTES - '…'.len_utf8());
+    let mut end = MAX_STATUS_MESSAGE_BYTES - '…'.len_utf8();
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
     format!("{}…", &message[..end])
 }
 

@@ -76,7 +76,11 @@ pub struct Record {
 #[derive(Serialize, Deserialize)]
 struct StoredInput {
     request: RawJson,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        default,
+        deserialize_with = "crate::json::present"
+    )]
     response: Option<RawJson>,
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     withdrawn: bool,
@@ -102,9 +106,7 @@ impl From<&Task> for Record {
             State::Completed { result } => {
                 ("completed", None, None, Some(result.as_str().to_owned()))
             }
-            State::Failed { error } => {
-                ("failed", None, None, serde_json::to_string(error).ok())
-            }
+            State::Failed { error } => ("failed", None, None, serde_json::to_string(error).ok()),
             State::Cancelled => ("cancelled", None, None, None),
         };
         Self {
@@ -172,10 +174,9 @@ fn read(record: Record) -> Result<Task, String> {
     let open = !outstanding.is_empty();
     let state = match record.state.as_str() {
         "queued" => State::Queued,
-        "working" => State::Working {
-            worker: worker()?,
-            deadline: record.clock.map(Timestamp::from_millis),
-        },
+        "working" => {
+            State::Working { worker: worker()?, deadline: record.clock.map(Timestamp::from_millis) }
+        }
         "input_required" => State::InputRequired {
             worker: worker()?,
             outstanding: Outstanding::from_map(outstanding)
@@ -204,7 +205,7 @@ fn read(record: Record) -> Result<Task, String> {
     if open && !matches!(state, State::InputRequired { .. }) {
         return Err(format!("an open request in state {:?}", record.state));
     }
-    Ok(Task {
+    let task = Task {
         id: record.id.parse::<TaskId>().map_err(|error| text("id", &error))?,
         owner: Owner::new(&record.owner).map_err(|error| text("owner", &error))?,
         tool: ToolName::new(&record.tool).map_err(|error| text("tool", &error))?,
@@ -218,12 +219,41 @@ fn read(record: Record) -> Result<Task, String> {
         last_updated_at: Timestamp::from_millis(record.last_updated_at),
         version: unsigned("version", record.version)?,
         ttl_ms: record.ttl_ms.map(|ms| unsigned("ttl_ms", ms)).transpose()?,
-        status_message: record.status_message,
+        status_message: record.status_message.clone(),
         attempts: u32::try_from(record.attempts).map_err(|error| text("attempts", &error))?,
         fence: Fence(unsigned("fence", record.fence)?),
         settled,
         state,
-    })
+    };
+    check_columns(&task, &record)?;
+    Ok(task)
+}
+
+/// Refuses columns that no task has together, which reading alone would pass over.
+fn check_columns(task: &Task, record: &Record) -> Result<(), String> {
+    let has_worker = task.state.worker().is_some();
+    let has_clock = match &task.state {
+        State::Working { .. } | State::InputRequired { .. } => task.policy.timeout_ms.is_some(),
+        State::Stopping { .. } => true,
+        _ => false,
+    };
+    let has_why = matches!(task.state, State::Stopping { .. });
+    let has_outcome = matches!(task.state, State::Completed { .. } | State::Failed { .. });
+    let has_ttl = task.policy.keep_ms.is_some();
+    let checks = [
+        ("worker", record.worker.is_some() == has_worker),
+        ("clock", record.clock.is_some() == has_clock),
+        ("why", record.why.is_some() == has_why),
+        ("outcome", record.outcome.is_some() == has_outcome),
+        ("version", task.version > 0),
+        ("last_updated_at", task.last_updated_at >= task.created_at),
+        ("ttl_ms", task.ttl_ms.is_some() == has_ttl && task.ttl_ms != Some(0)),
+        ("expires_at", record.expires_at == task.expires_at().map(Timestamp::as_millis)),
+    ];
+    match checks.iter().find(|(_, fits)| !fits) {
+        Some((column, _)) => Err(format!("{column} does not fit the rest of the task")),
+        None => Ok(()),
+    }
 }
 
 type Inputs = (BTreeMap<InputKey, RawJson>, BTreeMap<InputKey, Settled>);
@@ -237,7 +267,8 @@ fn read_inputs(json: Option<&str>) -> Result<Inputs, String> {
     for (key, StoredInput { request, response, withdrawn }) in stored {
         let key = InputKey::new(&key).map_err(|error| format!("inputs: {error}"))?;
         match (response, withdrawn) {
-            (Some(response), _) => {
+            (Some(_), true) => return Err(format!("inputs: {key} is answered and withdrawn")),
+            (Some(response), false) => {
                 settled.insert(key, Settled { request, by: SettledAs::Answered(response) });
             }
             (None, true) => {

@@ -143,8 +143,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`].
-    fn queued(&self, tool: ToolName, limit: u32)
-    -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>>;
+    fn queued(&self, tool: ToolName, limit: u32) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>>;
 
     /// The engine's read: tasks that have not ended, by id, after `after`, at most `limit`.
     ///

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::id::{Fence, InputKey, Owner, TaskId, ToolName, WorkerId};
 use crate::json::RawJson;
+use crate::limits::MAX_PERIOD_MS;
 use crate::state::{Settled, State, Status};
 use crate::time::Timestamp;
 
@@ -17,6 +18,18 @@ pub struct Policy {
     pub keep_ms: Option<u64>,
     /// The suggested time between two polls, in milliseconds.
     pub poll_interval_ms: u64,
+}
+
+impl Policy {
+    /// With each period brought into its bounds ([`MAX_PERIOD_MS`]; the wire allows no poll
+    /// interval of zero).
+    fn bounded(self) -> Self {
+        Self {
+            timeout_ms: self.timeout_ms.map(|ms| ms.min(MAX_PERIOD_MS)),
+            keep_ms: self.keep_ms.map(|ms| ms.min(MAX_PERIOD_MS)),
+            poll_interval_ms: self.poll_interval_ms.clamp(1, MAX_PERIOD_MS),
+        }
+    }
 }
 
 /// What a task is created from.
@@ -74,9 +87,12 @@ pub struct Task {
 
 impl Task {
     /// A new task at `now`. It exists once a store has committed it.
+    ///
+    /// Periods of the policy beyond [`MAX_PERIOD_MS`] count as that.
     #[must_use]
     pub fn create(new: NewTask, start: Start, now: Timestamp) -> Self {
         let NewTask { id, owner, tool, arguments, policy } = new;
+        let policy = policy.bounded();
         let mut task = Self {
             id,
             owner,
@@ -87,7 +103,9 @@ impl Task {
             last_updated_at: now,
             version: 1,
             // Above zero even if nothing is kept: the wire allows no zero.
-            ttl_ms: policy.keep_ms.map(|keep| keep.saturating_add(policy.timeout_ms.unwrap_or(0)).max(1)),
+            ttl_ms: policy
+                .keep_ms
+                .map(|keep| keep.saturating_add(policy.timeout_ms.unwrap_or(0)).max(1)),
             status_message: None,
             attempts: 0,
             fence: Fence::default(),
@@ -216,7 +234,9 @@ impl Task {
     /// Makes the promise reach at least until `until` plus the time that a finished task is kept.
     pub(crate) fn promise(&mut self, until: Timestamp) {
         if let (Some(ttl), Some(keep)) = (self.ttl_ms, self.policy.keep_ms) {
-            let needed = until.millis_since(self.created_at).saturating_add(keep).max(1);
+            let needed = until.millis_since(self.created_at).saturating_add(keep);
+            // Above zero for the wire, and within the integers of stores.
+            let needed = needed.clamp(1, i64::MAX.unsigned_abs());
             self.ttl_ms = Some(ttl.max(needed));
         }
     }

@@ -44,8 +44,11 @@ impl Timestamp {
 /// RFC 3339 in UTC with `Z` and milliseconds, the form on the wire.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = jiff::Timestamp::from_millisecond(self.0)
-            .unwrap_or(if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX });
+        let time = jiff::Timestamp::from_millisecond(self.0).unwrap_or(if self.0 < 0 {
+            jiff::Timestamp::MIN
+        } else {
+            jiff::Timestamp::MAX
+        });
         write!(f, "{time:.3}")
     }
 }

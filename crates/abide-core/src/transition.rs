@@ -1,6 +1,6 @@
 //! The one way a task changes: (task, command, now) → (task, effects), or a refusal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{Command, Effect, Refusal, Transition};
 use crate::error::RpcError;
@@ -91,15 +91,16 @@ impl Task {
         responses: Vec<(InputKey, RawJson)>,
         now: Timestamp,
     ) -> Result<Transition, Refusal> {
-        let outstanding = match &self.state {
-            State::InputRequired { outstanding, .. } => Some(outstanding.as_map()),
-            _ => None,
+        let mut open: BTreeSet<&InputKey> = match &self.state {
+            State::InputRequired { outstanding, .. } => outstanding.as_map().keys().collect(),
+            _ => BTreeSet::new(),
         };
         let mut settled = Vec::new();
         let mut effects = Vec::new();
         let mut ignored = Vec::new();
         for (key, response) in responses {
-            if outstanding.is_some_and(|open| open.contains_key(&key)) {
+            // Of two responses under one key the first counts; then the key is not open any more.
+            if open.remove(&key) {
                 bounded("an input response", response.len(), limits::MAX_INPUT_BYTES)?;
                 effects.push(Effect::Deliver(key.clone(), response.clone()));
                 settled.push((key, SettledAs::Answered(response)));
@@ -115,11 +116,9 @@ impl Task {
 
     fn cancel(&self, now: Timestamp) -> Transition {
         match &self.state {
-            State::Queued => self.end(
-                State::Cancelled,
-                Some("Cancelled before it started.".to_owned()),
-                now,
-            ),
+            State::Queued => {
+                self.end(State::Cancelled, Some("Cancelled before it started.".to_owned()), now)
+            }
             State::Working { .. } | State::InputRequired { .. } => {
                 self.stop(WhyStopping::Cancel, "Cancelled; being stopped.".to_owned(), now)
             }
@@ -147,9 +146,7 @@ impl Task {
             return Err(Refusal::NotStopping);
         };
         Ok(match why {
-            WhyStopping::Cancel => {
-                self.end(State::Cancelled, Some("Cancelled.".to_owned()), now)
-            }
+            WhyStopping::Cancel => self.end(State::Cancelled, Some("Cancelled.".to_owned()), now),
             WhyStopping::Timeout => {
                 let limit = self.policy.timeout_ms.unwrap_or_default();
                 let message = format!(
@@ -256,7 +253,8 @@ impl Task {
         next.withdraw_all();
         next.state = state;
         next.status_message = message;
-        next.promise(now);
+        // A clock that went back must not make the retention begin before the task ended.
+        next.promise(now.max(self.last_updated_at));
         let status = next.status();
         next.changed(now, vec![Effect::Deadline(None), Effect::Ended(status)])
     }
@@ -264,9 +262,10 @@ impl Task {
     fn withdraw_all(&mut self) {
         if let State::InputRequired { outstanding, .. } = &self.state {
             let open: BTreeMap<_, _> = outstanding.as_map().clone();
-            self.settled.extend(open.into_iter().map(|(key, request)| {
-                (key, Settled { request, by: SettledAs::Withdrawn })
-            }));
+            self.settled.extend(
+                open.into_iter()
+                    .map(|(key, request)| (key, Settled { request, by: SettledAs::Withdrawn })),
+            );
         }
     }
 
