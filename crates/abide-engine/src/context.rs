@@ -1,0 +1,74 @@
+//! What running work sees of the engine.
+
+use std::sync::Arc;
+
+use abide_core::{
+    AskError, BoxFuture, Command, Fence, InputKey, Progress, RawJson, StopReason, StoreError,
+    WorkContext,
+};
+
+use crate::engine::Inner;
+use crate::run::Run;
+
+/// The engine's [`WorkContext`].
+pub(crate) struct Context {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) run: Arc<Run>,
+}
+
+impl WorkContext for Context {
+    fn say(&self, progress: Progress) {
+        self.run.progress.send_replace(progress);
+    }
+
+    fn ask(
+        &self,
+        key: InputKey,
+        request: RawJson,
+    ) -> BoxFuture<'static, Result<RawJson, AskError>> {
+        let (inner, run) = (self.inner.clone(), self.run.clone());
+        Box::pin(async move {
+            if !run.may_be_task {
+                return Err(AskError::NotATask);
+            }
+            tokio::select! {
+                response = ask(inner, run.clone(), key, request) => response,
+                _ = run.stopped() => Err(AskError::Stopping),
+            }
+        })
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, StopReason> {
+        Box::pin(self.run.clone().stopped())
+    }
+}
+
+async fn ask(
+    inner: Arc<Inner>,
+    run: Arc<Run>,
+    key: InputKey,
+    request: RawJson,
+) -> Result<RawJson, AskError> {
+    let fence = durable(&run).await?;
+    // Before the question is out: the response may come back at once.
+    let response = run.expect_answer(key.clone());
+    match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await {
+        Ok(_) => response.await.map_err(|_| AskError::Stopping),
+        Err(StoreError::Refused(refusal)) => Err(AskError::Refused(refusal.to_string())),
+        Err(error) => Err(AskError::Refused(error.to_string())),
+    }
+}
+
+/// Waits until there is a task to ask through: a question ends the inline window.
+async fn durable(run: &Run) -> Result<Fence, AskError> {
+    run.wants_task.notify_one();
+    let mut fence = run.fence.subscribe();
+    loop {
+        if let Some(fence) = *fence.borrow_and_update() {
+            return Ok(fence);
+        }
+        if fence.changed().await.is_err() {
+            return Err(AskError::Stopping);
+        }
+    }
+}

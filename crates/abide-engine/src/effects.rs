@@ -1,0 +1,102 @@
+//! Applies commands and carries out what follows from the commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::{
+    Applied, Authority, Command, Effect, StopReason, StoreError, Task, TaskId, WhyStopping,
+};
+
+use crate::engine::Inner;
+
+/// The first and the longest pause between attempts to write while the store is unavailable.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+impl Inner {
+    /// Commits one command, then carries out its effects.
+    pub(crate) async fn apply(
+        &self,
+        id: TaskId,
+        authority: Authority,
+        command: Command,
+    ) -> Result<Applied, StoreError> {
+        let applied = self.store.apply(id, authority, command, self.clock.now()).await?;
+        self.carry_out(&applied);
+        Ok(applied)
+    }
+
+    /// Commits a command of the engine's, however long the store takes to be available again.
+    /// What must not be lost goes this way: nothing in memory claims what is not on disk.
+    pub(crate) async fn apply_until_done(
+        &self,
+        id: TaskId,
+        command: Command,
+    ) -> Result<Applied, StoreError> {
+        let mut pause = RETRY_FIRST;
+        loop {
+            match self.apply(id, Authority::Engine, command.clone()).await {
+                Err(StoreError::Unavailable { problem }) if !self.abandoned.is_cancelled() => {
+                    tracing::error!(
+                        task = %id, problem,
+                        "a change of a task could not be written; it is tried again"
+                    );
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.abandoned.cancelled() => {}
+                    }
+                    pause = (pause * 2).min(RETRY_LONGEST);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Does what a commit asks for. Each effect is harmless if the work is not in this process.
+    pub(crate) fn carry_out(&self, applied: &Applied) {
+        let Applied { task, effects, .. } = applied;
+        let run = self.find_run(task.id());
+        for effect in effects {
+            match effect {
+                Effect::Start => {}
+                Effect::Stop(why) => {
+                    let reason = match why {
+                        WhyStopping::Cancel => StopReason::Cancelled,
+                        WhyStopping::Timeout => StopReason::TimedOut,
+                    };
+                    self.stop_run(task, reason);
+                }
+                Effect::Deliver(key, response) => {
+                    if let Some(run) = &run {
+                        run.deliver(key, response.clone());
+                    }
+                }
+                Effect::Ignored(keys) => {
+                    tracing::info!(
+                        task = %task.id(), keys = keys.len(),
+                        "responses for input requests that are not open were ignored"
+                    );
+                }
+                Effect::Deadline(deadline) => {
+                    if let Some(run) = &run {
+                        run.take_deadline(task, *deadline);
+                    }
+                }
+                Effect::Ended(status) => self.ended(task, *status),
+            }
+        }
+    }
+
+    fn ended(&self, task: &Arc<Task>, status: abide_core::Status) {
+        tracing::info!(
+            task = %task.id(), tool = %task.tool(), status = status.as_str(),
+            attempts = task.attempts(), "task ended"
+        );
+        // A task that ended without having run was queued: those behind it move up.
+        if task.attempts() == 0
+            && let Some(tool) = self.tools.get(task.tool())
+        {
+            tool.moved.notify_one();
+        }
+    }
+}

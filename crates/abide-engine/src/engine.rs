@@ -1,0 +1,273 @@
+//! The engine as a whole: its parts, its life, and what callers may do with a task.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use abide_core::{
+    Authority, Clock, Command, Health, InputKey, Owner, RawJson, StopReason, Store, StoreError,
+    Task, TaskId, ToolName, WorkerId,
+};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::input::{self, InvalidInput};
+use crate::run::Run;
+use crate::tool::Tool;
+
+/// How long, after being told to stop, work may take to be gone before the engine gives up on it.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Settings of the engine itself.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How often ended tasks whose time is over are deleted.
+    pub sweep_every: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { sweep_every: Duration::from_secs(60) }
+    }
+}
+
+/// Why a caller did not get what they asked of a task.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// Unknown, expired, or somebody else's: one answer for all three.
+    #[error("no such task")]
+    UnknownTask,
+    /// A response does not fit its request.
+    #[error(transparent)]
+    InvalidInput(#[from] InvalidInput),
+    /// Our fault; details are for the log.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound => Self::UnknownTask,
+            other => Self::Store(other),
+        }
+    }
+}
+
+/// What was still running when the engine stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Remaining {
+    /// Pieces of work that did not stop in time.
+    pub running: usize,
+}
+
+/// Runs tasks. Cheap to clone; all clones are one engine.
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+pub(crate) struct ToolState {
+    pub(crate) tool: Tool,
+    /// One permit is one call that is worked on.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Plain calls that wait for a slot.
+    pub(crate) waiting: AtomicU32,
+    /// Rung when a task was queued.
+    pub(crate) wake: Notify,
+    /// Rung when the queue has moved.
+    pub(crate) moved: Notify,
+}
+
+/// The work of this process.
+#[derive(Default)]
+struct Runs {
+    by_id: HashMap<TaskId, Arc<Run>>,
+    /// Stops that were committed after a claim was and before its work was here to be told.
+    early_stops: HashMap<TaskId, StopReason>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) worker: WorkerId,
+    pub(crate) tools: HashMap<ToolName, ToolState>,
+    pub(crate) options: Options,
+    runs: Mutex<Runs>,
+    /// No new work from here on.
+    pub(crate) closing: CancellationToken,
+    /// Waiting for the store is over.
+    pub(crate) abandoned: CancellationToken,
+    /// Everything that must have ended before the store is closed.
+    pub(crate) tracker: TaskTracker,
+}
+
+impl Engine {
+    /// Takes over the store: tasks whose worker is gone are settled, queued ones go on.
+    ///
+    /// # Errors
+    /// [`StoreError`] when what a former process left can't be settled, or there is no randomness.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        tools: Vec<Tool>,
+        options: Options,
+    ) -> Result<Self, StoreError> {
+        let tools = tools
+            .into_iter()
+            .map(|tool| {
+                let slots = Arc::new(Semaphore::new(tool.concurrency.max(1) as usize));
+                let state = ToolState {
+                    slots,
+                    waiting: AtomicU32::new(0),
+                    wake: Notify::new(),
+                    moved: Notify::new(),
+                    tool,
+                };
+                (state.tool.name.clone(), state)
+            })
+            .collect();
+        let inner = Arc::new(Inner {
+            worker: fresh_worker(clock.as_ref())?,
+            store,
+            clock,
+            tools,
+            options,
+            runs: Mutex::default(),
+            closing: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+        });
+        inner.recover().await?;
+        for name in inner.tools.keys() {
+            inner.tracker.spawn(inner.clone().serve_queue(name.clone()));
+            inner.tracker.spawn(inner.clone().tell_positions(name.clone()));
+        }
+        inner.tracker.spawn(inner.clone().sweep_for_ever());
+        Ok(Self(inner))
+    }
+
+    /// The caller's task, or none: unknown, expired and another's are the same.
+    ///
+    /// # Errors
+    /// [`EngineError::Store`].
+    pub async fn get(&self, owner: &Owner, id: TaskId) -> Result<Option<Arc<Task>>, EngineError> {
+        let task = self.0.store.get(id, owner.clone()).await?;
+        Ok(task.filter(|task| !task.is_expired(self.0.clock.now())))
+    }
+
+    /// Takes responses to open input requests; durable when it returns. Responses for other keys
+    /// are ignored (`sep-2663-update-ignore-unknown-keys`).
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownTask`]; [`EngineError::InvalidInput`], and nothing is changed;
+    /// [`EngineError::Store`].
+    pub async fn answer(
+        &self,
+        owner: &Owner,
+        id: TaskId,
+        responses: Vec<(InputKey, RawJson)>,
+    ) -> Result<(), EngineError> {
+        let task = self.get(owner, id).await?.ok_or(EngineError::UnknownTask)?;
+        input::check(&task, &responses)?;
+        let command = Command::Answer { responses };
+        self.0.apply(id, Authority::Caller(owner.clone()), command).await?;
+        Ok(())
+    }
+
+    /// Asks that the task stop; the wish is durable when this returns. Does nothing to a task that
+    /// has ended.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownTask`], [`EngineError::Store`].
+    pub async fn cancel(&self, owner: &Owner, id: TaskId) -> Result<(), EngineError> {
+        let authority = Authority::Caller(owner.clone());
+        let applied = self.0.apply(id, authority, Command::Cancel).await?;
+        if applied.task.is_expired(self.0.clock.now()) {
+            return Err(EngineError::UnknownTask);
+        }
+        Ok(())
+    }
+
+    /// Whether writes reach the disk.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.0.store.health()
+    }
+
+    /// Stops: takes no more calls, gives running work `grace` to end by itself, then stops it,
+    /// commits what became of it, and closes the store. Queued tasks stay queued.
+    pub async fn shutdown(&self, grace: Duration) -> Remaining {
+        let inner = &self.0;
+        inner.closing.cancel();
+        inner.tracker.close();
+        if tokio::time::timeout(grace, inner.tracker.wait()).await.is_err() {
+            let runs = inner.all_runs();
+            tracing::info!(running = runs.len(), "stopping the work that is still running");
+            for run in &runs {
+                run.stop(StopReason::Shutdown);
+            }
+            if tokio::time::timeout(STOP_PATIENCE, inner.tracker.wait()).await.is_err() {
+                inner.abandoned.cancel();
+            }
+        }
+        inner.abandoned.cancel();
+        let running = inner.all_runs().len();
+        inner.store.close().await;
+        Remaining { running }
+    }
+}
+
+impl Inner {
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn find_run(&self, id: &TaskId) -> Option<Arc<Run>> {
+        self.runs().by_id.get(id).cloned()
+    }
+
+    pub(crate) fn add_run(&self, run: Arc<Run>) {
+        let mut runs = self.runs();
+        if let Some(reason) = runs.early_stops.remove(&run.id) {
+            run.stop(reason);
+        }
+        runs.by_id.insert(run.id, run);
+    }
+
+    pub(crate) fn remove_run(&self, id: &TaskId) {
+        self.runs().by_id.remove(id);
+    }
+
+    /// Tells the work of a task to stop, now or as soon as it is here.
+    pub(crate) fn stop_run(&self, task: &Task, reason: StopReason) {
+        let mut runs = self.runs();
+        if let Some(run) = runs.by_id.get(task.id()) {
+            run.stop(reason);
+        } else if task.state().worker() == Some(&self.worker) {
+            runs.early_stops.insert(*task.id(), reason);
+        }
+    }
+
+    fn all_runs(&self) -> Vec<Arc<Run>> {
+        self.runs().by_id.values().cloned().collect()
+    }
+
+    /// A fresh handle.
+    pub(crate) fn new_id(&self) -> Result<TaskId, StoreError> {
+        Ok(TaskId::new(self.clock.now(), random()?))
+    }
+}
+
+fn fresh_worker(clock: &dyn Clock) -> Result<WorkerId, StoreError> {
+    let id = TaskId::new(clock.now(), random()?);
+    WorkerId::new(id.as_str()).map_err(|error| StoreError::unavailable(error.to_string()))
+}
+
+fn random() -> Result<[u8; TaskId::RANDOM_LEN], StoreError> {
+    let mut bytes = [0; TaskId::RANDOM_LEN];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        StoreError::unavailable(format!("the operating system gave no random bytes: {error}"))
+    })?;
+    Ok(bytes)
+}

@@ -1,0 +1,134 @@
+//! One piece of work that this process runs.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use abide_core::{
+    Fence, InputKey, Outcome, Progress, RawJson, StopReason, Task, TaskId, Timestamp, ToolName,
+};
+use tokio::sync::{Notify, oneshot, watch};
+
+/// Whether the work has a task on disk.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// No task: the result goes to the caller who waits.
+    Plain(oneshot::Sender<Outcome>),
+    /// A task, claimed under this number: the result goes to the store.
+    Durable(Fence),
+    /// The work has ended, and its outcome is on its way.
+    Ended,
+}
+
+/// The engine's side of a piece of work.
+pub(crate) struct Run {
+    pub(crate) id: TaskId,
+    pub(crate) tool: ToolName,
+    /// Whether this work may become a task.
+    pub(crate) may_be_task: bool,
+    /// When the work began.
+    pub(crate) since: Timestamp,
+    /// Held while the work becomes durable and while it ends, so that one happens before the
+    /// other.
+    pub(crate) phase: tokio::sync::Mutex<Phase>,
+    /// The claim's number once there is a task.
+    pub(crate) fence: watch::Sender<Option<Fence>>,
+    /// Set once, when the work is told to stop.
+    pub(crate) stop: watch::Sender<Option<StopReason>>,
+    /// The newest thing the work said.
+    pub(crate) progress: watch::Sender<Progress>,
+    /// Rung when the work has a question, which only a task can ask.
+    pub(crate) wants_task: Notify,
+    /// The deadline, with the version of the task it comes from.
+    deadline: watch::Sender<(u64, Option<Timestamp>)>,
+    answers: Mutex<HashMap<InputKey, oneshot::Sender<RawJson>>>,
+}
+
+impl Run {
+    pub(crate) fn new(
+        id: TaskId,
+        tool: ToolName,
+        may_be_task: bool,
+        since: Timestamp,
+        deadline: Option<Timestamp>,
+        phase: Phase,
+    ) -> Arc<Self> {
+        let fence = match &phase {
+            Phase::Durable(fence) => Some(*fence),
+            _ => None,
+        };
+        Arc::new(Self {
+            id,
+            tool,
+            may_be_task,
+            since,
+            phase: tokio::sync::Mutex::new(phase),
+            fence: watch::Sender::new(fence),
+            stop: watch::Sender::new(None),
+            progress: watch::Sender::new(Progress::default()),
+            wants_task: Notify::new(),
+            deadline: watch::Sender::new((0, deadline)),
+            answers: Mutex::default(),
+        })
+    }
+
+    /// Tells the work to stop; the first reason counts.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        self.stop.send_if_modified(|current| {
+            let first = current.is_none();
+            if first {
+                *current = Some(reason);
+            }
+            first
+        });
+    }
+
+    /// Why the work was told to stop, if it was.
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
+        *self.stop.borrow()
+    }
+
+    /// Waits until the work is told to stop.
+    pub(crate) async fn stopped(self: Arc<Self>) -> StopReason {
+        let mut stop = self.stop.subscribe();
+        loop {
+            if let Some(reason) = *stop.borrow_and_update() {
+                return reason;
+            }
+            if stop.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Takes the deadline of a committed task, unless a newer version's is known already: effects
+    /// of two commits may be carried out in either order.
+    pub(crate) fn take_deadline(&self, task: &Task, deadline: Option<Timestamp>) {
+        self.deadline.send_if_modified(|current| {
+            let newer = task.version() > current.0;
+            if newer {
+                *current = (task.version(), deadline);
+            }
+            newer
+        });
+    }
+
+    pub(crate) fn watch_deadline(&self) -> watch::Receiver<(u64, Option<Timestamp>)> {
+        self.deadline.subscribe()
+    }
+
+    /// Registers interest in the response to `key`, before the question is asked.
+    pub(crate) fn expect_answer(&self, key: InputKey) -> oneshot::Receiver<RawJson> {
+        let (sender, receiver) = oneshot::channel();
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sender);
+        receiver
+    }
+
+    /// Hands a committed response to whoever asked.
+    pub(crate) fn deliver(&self, key: &InputKey, response: RawJson) {
+        let sender = self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(sender) = sender {
+            // A receiver that is gone has stopped waiting; the response stays in the task.
+            let _ = sender.send(response);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Watches one piece of work: forwards what it says, stops it in time, brings its outcome home.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::{
+    Backend, Command, Fence, Outcome, Refusal, RpcError, StopReason, StoreError, Timestamp, Work,
+};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::context::Context;
+use crate::engine::Inner;
+use crate::run::{Phase, Run};
+
+/// The shortest time between two status messages that are written for one task.
+const SAY_INTERVAL: Duration = Duration::from_millis(250);
+/// The longest sleep before the wall clock is read again, which may have jumped.
+const CLOCK_CHECK: Duration = Duration::from_secs(30);
+
+impl Inner {
+    /// Starts work and supervises it until its outcome is delivered. The permit is the slot.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        backend: Arc<dyn Backend>,
+        work: Work,
+        run: Arc<Run>,
+        slot: OwnedSemaphorePermit,
+    ) {
+        self.add_run(run.clone());
+        let inner = self.clone();
+        self.tracker.spawn(async move {
+            let context = Arc::new(Context { inner: inner.clone(), run: run.clone() });
+            let work = AbortOnDropHandle::new(tokio::spawn(backend.run(work, context)));
+            let outcome = inner.watch(&run, work).await;
+            inner.bring_home(&run, outcome).await;
+            inner.remove_run(&run.id);
+            drop(slot);
+        });
+    }
+
+    /// Waits for the work to end.
+    async fn watch(
+        self: &Arc<Self>,
+        run: &Arc<Run>,
+        mut work: AbortOnDropHandle<Outcome>,
+    ) -> Outcome {
+        let mut deadline = run.watch_deadline();
+        let mut progress = run.progress.subscribe();
+        let mut fence = run.fence.subscribe();
+        let mut said = Said::default();
+        loop {
+            let (_, at) = *deadline.borrow_and_update();
+            tokio::select! {
+                outcome = &mut work => {
+                    return outcome.unwrap_or_else(|error| {
+                        tracing::error!(task = %run.id, tool = %run.tool, %error, "a tool panicked");
+                        Outcome::Failed(RpcError::internal("panic", "The tool failed unexpectedly."))
+                    });
+                }
+                () = self.until(at), if run.stop_reason().is_none() => {
+                    tracing::info!(task = %run.id, tool = %run.tool, "timeout; the work is stopped");
+                    run.stop(StopReason::TimedOut);
+                    let fence = *run.fence.borrow();
+                    if let Some(fence) = fence {
+                        // So that a poll tells; `bring_home` does it again if this fails.
+                        let _ = self
+                            .apply(run.id, abide_core::Authority::Engine, Command::TimeUp { fence })
+                            .await;
+                    }
+                }
+                Ok(()) = deadline.changed() => {}
+                Ok(()) = progress.changed() => said.note(&progress.borrow_and_update().message),
+                Ok(()) = fence.changed() => {}
+                () = said.pause() => {
+                    let fence = *run.fence.borrow();
+                    if let (Some(fence), Some(message)) = (fence, said.take()) {
+                        // Only the newest matters, so a message that can't be written is let go.
+                        let say = Command::Say { fence, message };
+                        let _ = self.apply(run.id, abide_core::Authority::Engine, say).await;
+                    }
+                }
+            }
+            said.durable = run.fence.borrow().is_some();
+        }
+    }
+
+    /// Sleeps until the wall clock says `at`; for ever if there is no such time.
+    async fn until(&self, at: Option<Timestamp>) {
+        let Some(at) = at else { return std::future::pending().await };
+        loop {
+            let left = at.remaining(self.clock.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(CLOCK_CHECK)).await;
+        }
+    }
+
+    /// Delivers the outcome: to the waiting caller, or to the disk.
+    async fn bring_home(&self, run: &Arc<Run>, outcome: Outcome) {
+        let mut phase = run.phase.lock().await;
+        match std::mem::replace(&mut *phase, Phase::Ended) {
+            Phase::Plain(caller) => {
+                // A caller who is gone needs no result.
+                let _ = caller.send(outcome);
+            }
+            Phase::Durable(fence) => {
+                drop(phase);
+                self.commit_outcome(run, fence, outcome).await;
+            }
+            Phase::Ended => {}
+        }
+    }
+
+    async fn commit_outcome(&self, run: &Run, fence: Fence, outcome: Outcome) {
+        let command = match outcome {
+            Outcome::Completed(result) => Command::Complete { fence, result },
+            Outcome::Failed(error) => Command::Fail { fence, error },
+            Outcome::Stopped => match run.stop_reason() {
+                Some(StopReason::Cancelled) => Command::Stopped { fence },
+                Some(StopReason::TimedOut) => {
+                    // Usually done already when the time was up; then it changes nothing.
+                    let _ = self.apply_until_done(run.id, Command::TimeUp { fence }).await;
+                    Command::Stopped { fence }
+                }
+                Some(StopReason::Shutdown) => Command::Interrupt {
+                    fence,
+                    error: RpcError::internal(
+                        "interrupted",
+                        "The server was stopped while the work was running, and the work was \
+                         stopped with it. Call the tool again if it is safe to repeat.",
+                    ),
+                },
+                Some(StopReason::Abandoned) | None => Command::Fail {
+                    fence,
+                    error: RpcError::internal("stopped", "The work stopped without a result."),
+                },
+            },
+        };
+        let mut result = self.apply_until_done(run.id, command).await;
+        if let Err(StoreError::Refused(Refusal::TooLarge { size, max, .. })) = result {
+            let message = format!("The result has {size} bytes, more than the {max} allowed.");
+            let error = RpcError::internal("result_too_large", message);
+            result = self.apply_until_done(run.id, Command::Fail { fence, error }).await;
+        }
+        if let Err(error) = result {
+            tracing::error!(task = %run.id, tool = %run.tool, %error, "an outcome was not stored");
+        }
+    }
+}
+
+/// What the work said and is not written yet.
+#[derive(Default)]
+struct Said {
+    message: Option<String>,
+    durable: bool,
+    next: Option<tokio::time::Instant>,
+}
+
+impl Said {
+    fn note(&mut self, message: &Option<String>) {
+        if let Some(message) = message {
+            self.message = Some(message.clone());
+        }
+    }
+
+    /// Resolves when there is something to write and enough time has passed since the last.
+    async fn pause(&self) {
+        if self.message.is_none() || !self.durable {
+            std::future::pending::<()>().await;
+        }
+        if let Some(next) = self.next {
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    fn take(&mut self) -> Option<String> {
+        self.next = Some(tokio::time::Instant::now() + SAY_INTERVAL);
+        self.message.take()
+    }
+}
+
+/// What a plain call is answered with when its work stopped without a result.
+pub(crate) fn plain_stop(reason: Option<StopReason>) -> RpcError {
+    match reason {
+        Some(StopReason::TimedOut) => {
+            RpcError::internal("timeout", "The work took longer than its timeout and was stopped.")
+        }
+        Some(StopReason::Shutdown) => RpcError::internal(
+            "interrupted",
+            "The server is stopping, and the work was stopped with it. Call the tool again if it \
+             is safe to repeat.",
+        ),
+        _ => RpcError::internal("stopped", "The work stopped without a result."),
+    }
+}
+
+/// The two ends over which a plain call's outcome travels.
+pub(crate) fn plain() -> (Phase, oneshot::Receiver<Outcome>) {
+    let (sender, receiver) = oneshot::channel();
+    (Phase::Plain(sender), receiver)
+}

@@ -1,0 +1,52 @@
+//! Deletes ended tasks whose time is over, and renews the promise of those still at work.
+
+use std::sync::Arc;
+
+use abide_core::{Authority, Command, StoreError};
+
+use crate::engine::Inner;
+
+/// Tasks deleted in one transaction, so that a sweep never holds others up for long.
+const BATCH: u32 = 500;
+
+impl Inner {
+    /// Sweeps now and then until the engine stops. Each pass is the same whatever came before it.
+    pub(crate) async fn sweep_for_ever(self: Arc<Self>) {
+        let mut every = tokio::time::interval(self.options.sweep_every);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = every.tick() => {}
+                () = self.closing.cancelled() => return,
+            }
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(%error, "a sweep failed; the next one starts afresh");
+            }
+        }
+    }
+
+    async fn sweep(&self) -> Result<(), StoreError> {
+        let mut deleted = 0;
+        loop {
+            let now = self.clock.now();
+            // Two rounds ahead, so that a promise is renewed before it runs out.
+            let ahead = u64::try_from(self.options.sweep_every.as_millis()).unwrap_or(u64::MAX);
+            let horizon = now.plus_millis(ahead.saturating_mul(2));
+            let swept = self.store.sweep(now, horizon, BATCH).await?;
+            deleted += swept.deleted;
+            for id in swept.extend {
+                match self.apply(id, Authority::Engine, Command::Extend).await {
+                    Ok(_) | Err(StoreError::NotFound | StoreError::Refused(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if !swept.more || self.closing.is_cancelled() {
+                break;
+            }
+        }
+        if deleted > 0 {
+            tracing::info!(deleted, "deleted tasks whose time is over");
+        }
+        Ok(())
+    }
+}
