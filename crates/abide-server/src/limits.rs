@@ -1,0 +1,17 @@
+//! Every limit on requests, by name.
+
+use std::time::Duration;
+
+/// Bytes of one request: an HTTP body, or a line on standard input. Default of `max_body`.
+pub const DEFAULT_MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
+/// How deep the JSON of a request may be nested.
+pub const MAX_JSON_DEPTH: usize = 64;
+/// Bytes of a JSON-RPC request id.
+pub const MAX_ID_BYTES: usize = 256;
+/// How long a request's body may take to arrive.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a caller who waits for a plain result gets a sign of life, if the request has a
+/// progress token.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
+/// How long clients may use the list of tools before they ask again.
+pub const TOOLS_TTL: Duration = Duration::from_secs(60);

@@ -1,0 +1,236 @@
+//! Everything that rmcp carries: discovery, the list of tools, calls, older clients.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use abide_core::{Owner, Progress, RawJson};
+use abide_engine::{Call, CallError, Engine};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, Tool,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use tokio::sync::watch;
+
+use crate::limits;
+use crate::mcp::convert::{self, ProgressSender};
+use crate::mcp::reply::shown;
+use crate::server::Settings;
+
+/// What clients are told about a tool.
+#[derive(Debug, Clone, Default)]
+pub struct ToolDefinition {
+    /// The name it is called by.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it does, for models.
+    pub description: String,
+    /// JSON Schema of its arguments, shown as it is.
+    pub input_schema: serde_json::Map<String, serde_json::Value>,
+    /// JSON Schema of its structured result.
+    pub output_schema: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Hints about what it does to the world, as the protocol's `ToolAnnotations`.
+    pub annotations: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+/// abide's side of rmcp.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    engine: Engine,
+    tools: Arc<Tools>,
+    info: Arc<ServerConfig>,
+}
+
+struct Tools {
+    listed: Vec<Tool>,
+    by_name: HashMap<String, usize>,
+}
+
+/// Who sent a request; put into its extensions by the transport.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller(pub(crate) Owner);
+
+impl Handler {
+    pub(crate) fn new(engine: Engine, tools: Vec<ToolDefinition>, settings: &Settings) -> Self {
+        let listed: Vec<_> = tools.into_iter().map(listed).collect();
+        let by_name =
+            listed.iter().enumerate().map(|(at, tool)| (tool.name.to_string(), at)).collect();
+        Self { engine, tools: Arc::new(Tools { listed, by_name }), info: Arc::new(info(settings)) }
+    }
+
+    async fn call(
+        &self,
+        request: CallToolRequestParams,
+        cx: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        // This request's declaration, never an earlier one's: `cx.client_capabilities()` would
+        // fall back to the session's.
+        let capabilities = cx.meta.client_capabilities();
+        let may_be_task = capabilities.as_ref().is_some_and(declares_tasks);
+        let progress = cx.meta.get_progress_token().map(|token| {
+            let (sender, receiver) = watch::channel(Progress::default());
+            (sender, forward(cx.peer.clone(), ProgressSender::new(token), receiver))
+        });
+        let (progress, forward) = progress.unzip();
+        let call = Call {
+            owner: cx
+                .extensions
+                .get::<http::request::Parts>()
+                .and_then(|parts| parts.extensions.get::<Caller>())
+                .map_or_else(Owner::local, |caller| caller.0.clone()),
+            tool: name.clone(),
+            arguments: raw(&request.arguments.unwrap_or_default())?,
+            may_be_task,
+            capabilities: raw(&capabilities
+                .or_else(|| cx.client_capabilities())
+                .unwrap_or_default())?,
+            input_responses: request.input_responses.as_ref().map(raw).transpose()?,
+            request_state: request.request_state,
+            progress,
+        };
+        let answer = match forward {
+            None => self.engine.call(call).await,
+            Some(forward) => {
+                let mut call = std::pin::pin!(self.engine.call(call));
+                tokio::select! {
+                    biased;
+                    answer = &mut call => answer,
+                    () = forward => call.await,
+                }
+            }
+        };
+        match answer {
+            Ok(answer) => convert::response(answer),
+            Err(error) => refuse(&name, error),
+        }
+    }
+}
+
+/// Tells a waiting caller how far the work is, and that it goes on.
+async fn forward(
+    peer: Peer<RoleServer>,
+    mut sender: ProgressSender,
+    mut progress: watch::Receiver<Progress>,
+) {
+    let mut alive = tokio::time::interval(limits::HEARTBEAT);
+    alive.tick().await;
+    let mut beats = 0u32;
+    loop {
+        let params = tokio::select! {
+            changed = progress.changed() => match changed {
+                Ok(()) => sender.said(progress.borrow_and_update().clone()),
+                Err(_) => return,
+            },
+            _ = alive.tick() => {
+                beats += 1;
+                sender.alive(limits::HEARTBEAT * beats)
+            }
+        };
+        if peer.notify_progress(params).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// What the caller of a refused call is told. What a model can mend comes as a tool result
+/// (core specification, tools, "Error Handling"); what it can't is a protocol error.
+fn refuse(name: &str, error: CallError) -> Result<CallToolResponse, ErrorData> {
+    match error {
+        CallError::UnknownTool => {
+            Err(ErrorData::invalid_params(format!("Unknown tool: {}", shown(name)), None))
+        }
+        CallError::NeedsTask => Err(convert::needs_task()),
+        CallError::Arguments(problems) => Ok(convert::tool_error(format!(
+            "The arguments do not fit the tool's input schema, and nothing was run:\n- {}",
+            problems.join("\n- ")
+        ))),
+        CallError::Busy { queued } => Ok(convert::tool_error(format!(
+            "Busy: every slot of this tool is taken and {queued} calls wait already, which is \
+             its limit. Nothing was run; try again later."
+        ))),
+        CallError::Closing => Err(convert::internal("The server is stopping; try again later.")),
+        CallError::Rpc(error) => Err(convert::rpc_error(error)),
+        CallError::Store(error) => {
+            tracing::error!(%error, tool = name, "the store failed a call");
+            Err(convert::internal("The server can't reach its database right now; try again."))
+        }
+    }
+}
+
+fn raw(value: &impl serde::Serialize) -> Result<RawJson, ErrorData> {
+    RawJson::from_value(value).map_err(|error| {
+        tracing::error!(%error, "a request can't be written as JSON");
+        convert::internal("The request could not be read.")
+    })
+}
+
+fn declares_tasks(capabilities: &ClientCapabilities) -> bool {
+    capabilities
+        .extensions
+        .as_ref()
+        .is_some_and(|extensions| extensions.contains_key(TASKS_EXTENSION_ID))
+}
+
+fn listed(definition: ToolDefinition) -> Tool {
+    let mut tool =
+        Tool::new(definition.name, definition.description, Arc::new(definition.input_schema));
+    tool.title = definition.title;
+    tool.output_schema = definition.output_schema.map(Arc::new);
+    tool.annotations = definition
+        .annotations
+        .and_then(|hints| serde_json::from_value(serde_json::Value::Object(hints)).ok());
+    tool
+}
+
+/// Prompts and resources are declared too, and their lists are empty: hosts ask for them whatever
+/// a server declares, and an empty list is a better answer than an error.
+fn info(settings: &Settings) -> ServerConfig {
+    let capabilities = ServerCapabilities::builder()
+        .enable_tools()
+        .enable_prompts()
+        .enable_resources()
+        .enable_tasks()
+        .build();
+    let mut info = ServerConfig::new(capabilities);
+    info.server_info = Implementation::new(settings.name.clone(), settings.version.clone());
+    info.instructions.clone_from(&settings.instructions);
+    info
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        (*self.info).clone()
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.tools.by_name.get(name).map(|at| self.tools.listed[*at].clone())
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut list = ListToolsResult::with_all_items(self.tools.listed.clone());
+        list.ttl_ms = u64::try_from(limits::TOOLS_TTL.as_millis()).ok();
+        Ok(list)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        cx: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let gone = cx.ct.clone();
+        tokio::select! {
+            biased;
+            response = self.call(request, &cx) => response,
+            // The caller closed the stream or cancelled the request. A task it has a handle of
+            // goes on; anything else stops with this future.
+            () = gone.cancelled() => Err(convert::internal("The request was cancelled.")),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Streamable HTTP on one endpoint: checks every request, then sends it down its lane.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use rmcp::transport::StreamableHttpServerConfig;
+use rmcp::transport::streamable_http_server::StreamableHttpService;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::limits;
+use crate::mcp::edge;
+use crate::mcp::envelope;
+use crate::mcp::handler::{Caller, Handler};
+use crate::mcp::headers;
+use crate::mcp::reply::Fault;
+use crate::mcp::surface::{Answered, Surface};
+use crate::mcp::wire::Envelope;
+use crate::server::Server;
+
+/// The path of the MCP endpoint.
+pub(crate) const PATH: &str = "/mcp";
+/// How long open connections may take to end once the server is told to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+type Rmcp = StreamableHttpService<Handler, LocalSessionManager>;
+
+#[derive(Clone)]
+struct Endpoint {
+    server: Server,
+    rmcp: Arc<Rmcp>,
+}
+
+/// Serves until `stop` is cancelled, then ends open connections within a few seconds.
+///
+/// # Errors
+/// What the listener says when it can no longer accept connections.
+pub async fn serve_http(
+    server: Server,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> std::io::Result<()> {
+    let streams = CancellationToken::new();
+    let app = router(server, streams.clone());
+    let draining = stop.clone();
+    let serving = axum::serve(listener, app)
+        .with_graceful_shutdown(async move { draining.cancelled().await });
+    let mut serving = std::pin::pin!(serving.into_future());
+    tokio::select! {
+        ended = &mut serving => return ended,
+        () = stop.cancelled() => {}
+    }
+    // Answers under way may still go out; streams that never end by themselves are ended.
+    match tokio::time::timeout(DRAIN, &mut serving).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            streams.cancel();
+            tokio::time::timeout(DRAIN, serving).await.unwrap_or(Ok(()))
+        }
+    }
+}
+
+fn router(server: Server, streams: CancellationToken) -> Router {
+    let mut config = StreamableHttpServerConfig::default()
+        .with_json_response(true)
+        .with_cancellation_token(streams)
+        .with_max_request_body_bytes(server.settings.max_body_bytes)
+        // Host and Origin were checked before the lanes part.
+        .disable_allowed_hosts()
+        .disable_allowed_origins();
+    config.session_store = None;
+    let handler = server.handler.clone();
+    let rmcp = StreamableHttpService::new(
+        move || Ok(handler.clone()),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
+    Router::new().route(PATH, any(endpoint)).with_state(Endpoint { server, rmcp: Arc::new(rmcp) })
+}
+
+async fn endpoint(State(endpoint): State<Endpoint>, request: Request<Body>) -> Response {
+    match endpoint.handle(request).await {
+        Ok(response) => response,
+        Err(refused) => refused,
+    }
+}
+
+impl Endpoint {
+    async fn handle(&self, request: Request<Body>) -> Result<Response, Response> {
+        let settings = &self.server.settings;
+        let (mut parts, body) = request.into_parts();
+        settings.allow.check(&parts.uri, &parts.headers).map_err(IntoResponse::into_response)?;
+        parts.extensions.insert(Caller(self.server.caller()));
+        if parts.method != Method::POST {
+            // Streams and ends of older clients' sessions.
+            return Ok(into_axum(self.rmcp.handle(Request::from_parts(parts, body)).await));
+        }
+        edge::check_media_types(&parts.headers).map_err(IntoResponse::into_response)?;
+        let body = read_body(body, settings.max_body_bytes).await?;
+        let message = envelope::read(&body)
+            .map_err(|(fault, id)| refused(&fault, id.as_deref().unwrap_or("null")))?;
+        if settings.lenient_headers {
+            headers::fill_in(&mut parts.headers, &message);
+        }
+
+        let method = message.method.as_deref();
+        if message.id.is_some() && method.is_some_and(Surface::takes) {
+            let owner = self.server.caller();
+            let Answered { status, message } =
+                self.server.surface.answer(&message, &owner, Some(&parts.headers)).await;
+            return Ok(json(status, settings.envelope.wrap(message)));
+        }
+        // rmcp answers what it can't read with plain text; that is for us to say.
+        if let Err(error) = serde_json::from_slice::<serde_json::Value>(&body) {
+            let fault = Fault::parse(format!("The request is not valid JSON: {error}"));
+            return Err(refused(&fault, message.id.unwrap_or("null")));
+        }
+        let is_call = method == Some("tools/call");
+        let request = Request::from_parts(parts, Full::new(body.clone()));
+        let response = into_axum(self.rmcp.handle(request).await);
+        if is_call && settings.envelope != Envelope::Flat {
+            return Ok(rewrap(settings.envelope, response).await);
+        }
+        Ok(response)
+    }
+}
+
+/// Reads a bounded body in bounded time.
+async fn read_body(body: Body, max: usize) -> Result<Bytes, Response> {
+    let read = Limited::new(body, max).collect();
+    match tokio::time::timeout(limits::BODY_TIMEOUT, read).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(refused(&Fault::too_large(max), "null"))
+        }
+        Ok(Err(_)) => {
+            Err((StatusCode::BAD_REQUEST, "The request's body broke off.").into_response())
+        }
+        Err(_) => {
+            Err((StatusCode::REQUEST_TIMEOUT, "The request's body took too long.").into_response())
+        }
+    }
+}
+
+/// Wraps the task in an answer of rmcp's. A handle always comes as one JSON body: a call that
+/// becomes a task sends no notifications before it.
+async fn rewrap(envelope: Envelope, response: Response) -> Response {
+    let is_json = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/json"));
+    if !is_json {
+        return response;
+    }
+    let status = response.status();
+    match response.into_body().collect().await {
+        Ok(body) => {
+            let message = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+            json(status, envelope.wrap(message))
+        }
+        Err(error) => {
+            tracing::error!(%error, "an answer broke off");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+fn refused(fault: &Fault, id: &str) -> Response {
+    json(fault.status, fault.to_json(id))
+}
+
+fn json(status: StatusCode, body: String) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+fn into_axum<B>(response: http::Response<B>) -> Response
+where
+    B: http_body_util::BodyExt<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    response.map(Body::new)
+}
