@@ -195,9 +195,9 @@ impl Engine {
         self.0.store.health()
     }
 
-    /// Stops: takes no more calls, gives running work `grace` to end by itself, then stops it,
-    /// commits what became of it, and closes the store. Queued tasks stay queued.
-    pub async fn shutdown(&self, grace: Duration) -> Remaining {
+    /// Takes no more calls, gives running work `grace` to end by itself, then stops it and commits
+    /// what became of it. Queued tasks stay queued. Tasks can still be read.
+    pub async fn drain(&self, grace: Duration) -> Remaining {
         let inner = &self.0;
         inner.closing.cancel();
         inner.tracker.close();
@@ -211,10 +211,21 @@ impl Engine {
                 inner.abandoned.cancel();
             }
         }
-        inner.abandoned.cancel();
-        let running = inner.all_runs().len();
-        inner.store.close().await;
-        Remaining { running }
+        Remaining { running: inner.all_runs().len() }
+    }
+
+    /// Closes the store. From here on everything is refused.
+    pub async fn close(&self) {
+        self.0.closing.cancel();
+        self.0.abandoned.cancel();
+        self.0.store.close().await;
+    }
+
+    /// Drains, then closes.
+    pub async fn shutdown(&self, grace: Duration) -> Remaining {
+        let remaining = self.drain(grace).await;
+        self.close().await;
+        remaining
     }
 }
 

@@ -15,3 +15,8 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// How long clients may use the list of tools before they ask again.
 pub const TOOLS_TTL: Duration = Duration::from_secs(60);
+/// How long answers under way may take once the server is told to stop. Default of
+/// `shutdown_grace`.
+pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
+/// How long connections and lanes that should have ended may linger after that.
+pub const LINGER: Duration = Duration::from_secs(2);

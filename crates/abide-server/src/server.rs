@@ -1,6 +1,7 @@
 //! What a server is made of.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::Owner;
 use abide_engine::Engine;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub lenient_headers: bool,
     /// Bytes of one request.
     pub max_body_bytes: usize,
+    /// How long answers under way may take once the server is told to stop.
+    pub shutdown_grace: Duration,
     /// Which `Host` and `Origin` headers are let in.
     pub allow: AllowLists,
 }
@@ -40,6 +43,7 @@ impl Default for Settings {
             envelope: Envelope::Flat,
             lenient_headers: false,
             max_body_bytes: limits::DEFAULT_MAX_BODY_BYTES,
+            shutdown_grace: limits::DEFAULT_SHUTDOWN_GRACE,
             allow: AllowLists::loopback(),
         }
     }

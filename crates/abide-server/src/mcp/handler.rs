@@ -6,11 +6,14 @@ use std::sync::Arc;
 use abide_core::{Owner, Progress, RawJson};
 use abide_engine::{Call, CallError, Engine};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, Tool,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, GetPromptRequestParams,
+    GetPromptResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    TASKS_EXTENSION_ID, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::limits;
@@ -217,6 +220,25 @@ impl ServerHandler for Handler {
         let mut list = ListToolsResult::with_all_items(self.tools.listed.clone());
         list.ttl_ms = u64::try_from(limits::TOOLS_TTL.as_millis()).ok();
         Ok(list)
+    }
+
+    /// There are no resources to read: -32602 that names the URI (core specification, resources).
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let message = format!("Unknown resource: {}", shown(&request.uri));
+        Err(ErrorData::resource_not_found(message, Some(json!({ "uri": request.uri }))))
+    }
+
+    /// There are no prompts to get: -32602 that names the prompt (core specification, prompts).
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(ErrorData::invalid_params(format!("Unknown prompt: {}", shown(&request.name)), None))
     }
 
     async fn call_tool(

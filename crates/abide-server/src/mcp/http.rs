@@ -2,13 +2,13 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use axum::serve::ListenerExt;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
@@ -31,8 +31,6 @@ use crate::server::Server;
 
 /// The path of the MCP endpoint.
 pub(crate) const PATH: &str = "/mcp";
-/// How long open connections may take to end once the server is told to stop.
-const DRAIN: Duration = Duration::from_secs(5);
 
 type Rmcp = StreamableHttpService<Handler, LocalSessionManager>;
 
@@ -42,7 +40,8 @@ struct Endpoint {
     rmcp: Arc<Rmcp>,
 }
 
-/// Serves until `stop` is cancelled, then ends open connections within a few seconds.
+/// Serves until `stop` is cancelled, then gives answers under way
+/// [`Settings::shutdown_grace`](crate::Settings::shutdown_grace) and ends all connections.
 ///
 /// # Errors
 /// What the listener says when it can no longer accept connections.
@@ -52,7 +51,14 @@ pub async fn serve_http(
     stop: CancellationToken,
 ) -> std::io::Result<()> {
     let streams = CancellationToken::new();
+    let grace = server.settings.shutdown_grace;
     let app = router(server, streams.clone());
+    // Answers are small and wanted at once.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY was not set");
+        }
+    });
     let draining = stop.clone();
     let serving = axum::serve(listener, app)
         .with_graceful_shutdown(async move { draining.cancelled().await });
@@ -62,11 +68,11 @@ pub async fn serve_http(
         () = stop.cancelled() => {}
     }
     // Answers under way may still go out; streams that never end by themselves are ended.
-    match tokio::time::timeout(DRAIN, &mut serving).await {
+    match tokio::time::timeout(grace, &mut serving).await {
         Ok(ended) => ended,
         Err(_) => {
             streams.cancel();
-            tokio::time::timeout(DRAIN, serving).await.unwrap_or(Ok(()))
+            tokio::time::timeout(limits::LINGER, serving).await.unwrap_or(Ok(()))
         }
     }
 }

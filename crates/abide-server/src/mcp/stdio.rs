@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use abide_core::Owner;
 use rmcp::ServiceExt;
@@ -15,20 +14,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::limits;
 use crate::mcp::envelope::{self, Message};
 use crate::mcp::reply::Fault;
 use crate::mcp::surface::Surface;
 use crate::server::Server;
 
-/// How long answers under way may take once standard input has ended.
-const DRAIN: Duration = Duration::from_secs(5);
 /// Bytes on their way between the lanes.
 const PIPE_BYTES: usize = 64 * 1024;
 /// Answers that wait for standard output to take them.
 const OUTPUT_LINES: usize = 64;
 
 /// Serves one client until `input` ends or `stop` is cancelled. Answers that are under way then
-/// have a few seconds to go out.
+/// have [`Settings::shutdown_grace`](crate::Settings::shutdown_grace) to go out.
 ///
 /// # Errors
 /// What reading or writing says.
@@ -42,6 +40,7 @@ where
     R: AsyncRead + Unpin + Send + 'static,
     W: AsyncWrite + Unpin + Send + 'static,
 {
+    let grace = server.settings.shutdown_grace;
     let (lines, queue) = mpsc::channel(OUTPUT_LINES);
     let writer = tokio::spawn(write_lines(output, queue));
     let (ours, theirs) = duplex(PIPE_BYTES);
@@ -63,17 +62,17 @@ where
         session.surface.wait().await;
         waiting.none_left().await;
     };
-    let _ = tokio::time::timeout(DRAIN, drained).await;
+    let _ = tokio::time::timeout(grace, drained).await;
     let Session { mut to_rmcp, lines, .. } = session;
     let _ = to_rmcp.shutdown().await;
     drop((to_rmcp, lines));
     for lane in [rmcp, pump] {
         let abort = lane.abort_handle();
-        if tokio::time::timeout(DRAIN, lane).await.is_err() {
+        if tokio::time::timeout(limits::LINGER, lane).await.is_err() {
             abort.abort();
         }
     }
-    let written = tokio::time::timeout(DRAIN, writer).await;
+    let written = tokio::time::timeout(limits::LINGER, writer).await;
     read?;
     written.map_or(Ok(()), |joined| joined.unwrap_or(Ok(())))
 }
