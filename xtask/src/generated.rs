@@ -7,7 +7,11 @@ use anyhow::{Context, Result, bail};
 use crate::run::{cargo, output, root};
 
 /// A command of `abide` and the file that holds what it prints.
-const GENERATED: &[(&[&str], &str)] = &[(&["config", "schema"], "docs/config.schema.json")];
+const GENERATED: &[(&[&str], &str)] = &[
+    (&["config", "schema"], "docs/config.schema.json"),
+    (&["config", "reference"], "docs/config.md"),
+    (&["help-markdown"], "docs/cli.md"),
+];
 
 fn print(args: &[&str]) -> Result<String> {
     output(cargo(&["run", "--quiet", "--package", "abide-cli", "--"]).args(args))

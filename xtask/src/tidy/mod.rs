@@ -99,7 +99,7 @@ pub(crate) fn run() -> Result<Vec<String>> {
         println!("{finding}");
     }
     if !findings.is_empty() {
-        bail!("{} house rules are broken", findings.len());
+        bail!("house rules broken in {} places", findings.len());
     }
     Ok(vec![format!("{} files", files.len())])
 }
