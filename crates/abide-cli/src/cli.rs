@@ -1,0 +1,59 @@
+//! The command line: what can be typed, and where it leads.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{config, connect, demo, help_markdown, serve};
+use crate::failure::Failure;
+use crate::logging::{self, LogArgs};
+use crate::terminal;
+
+/// Durable tasks for MCP: long-running commands as tools whose results are never lost
+///
+/// Exit codes: 0 when all went well, 1 when something failed, 2 when the command line or the
+/// config file is wrong and nothing was done.
+#[derive(Debug, Parser)]
+#[command(name = "abide", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::ServeArgs),
+    Demo(demo::DemoArgs),
+    Connect(connect::ConnectArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Print this help as Markdown
+    #[command(hide = true)]
+    HelpMarkdown,
+}
+
+/// Runs the command that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            terminal::report(&failure);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    logging::init(&cli.log)?;
+    match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Connect(args) => connect::run(&args),
+        Command::Config(command) => config::run(&command),
+        Command::HelpMarkdown => help_markdown::run(),
+    }
+}

@@ -1,0 +1,154 @@
+//! `abide serve`: a config file becomes an MCP server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::config::load;
+use super::connect::url;
+use crate::config::{Config, StoreLocation, parse_address, parse_store};
+use crate::env;
+use crate::failure::Failure;
+
+/// Serve the tools of a config file over HTTP, or over standard input and output
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The config file
+    file: PathBuf,
+    /// Talk over standard input and output instead of HTTP, and end when the input ends
+    #[arg(long)]
+    stdio: bool,
+    /// Where HTTP is served, instead of the config's `listen`; port 0 for any free one
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = env::LISTEN.name,
+        hide_env_values = true,
+        value_parser = flag(parse_address)
+    )]
+    listen: Option<SocketAddr>,
+    /// Where tasks are stored, instead of the config's `store`: `sqlite:PATH`
+    #[arg(
+        long,
+        value_name = "STORE",
+        env = env::STORE.name,
+        hide_env_values = true,
+        value_parser = flag(parse_store)
+    )]
+    store: Option<StoreLocation>,
+}
+
+/// Where requests come from.
+#[derive(Debug)]
+pub enum Transport {
+    /// A listening socket.
+    Http(TcpListener),
+    /// Standard input and output.
+    Stdio,
+}
+
+/// Makes a clap parser of one whose errors follow the name of a key.
+pub(super) fn flag<T>(
+    parse: fn(&str) -> Result<T, String>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| parse(text).map_err(|reason| format!("it {reason}"))
+}
+
+/// Runs `abide serve` until it is told to stop.
+///
+/// # Errors
+/// [`Failure`] when the config file can't be used, or the server can't start.
+pub fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let mut config = load(&args.file)?;
+    if let Some(listen) = args.listen {
+        config.server.listen = listen;
+    }
+    if let Some(store) = &args.store {
+        let here = std::env::current_dir().context("can't find the current folder")?;
+        config.server.store = store.clone().within(&here);
+    }
+    runtime()?.block_on(async {
+        let transport = if args.stdio {
+            Transport::Stdio
+        } else {
+            Transport::Http(bind(config.server.listen).await?)
+        };
+        run_server(&config, transport, stop_signal()?, || ()).await
+    })
+}
+
+/// The async runtime of a server.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("can't start the async runtime")?;
+    Ok(runtime)
+}
+
+async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            Failure::failed(format!("can't listen on {listen}: the port is in use")).hint(
+                "stop the other process, or choose another port with --listen; port 0 takes any \
+                 free one",
+            )
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            Failure::failed(format!("can't listen on {listen}: {error}"))
+                .hint("ports below 1024 are privileged; choose another with --listen")
+        }
+        _ => Failure::failed(format!("can't listen on {listen}: {error}")),
+    })
+}
+
+/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
+pub(super) fn stop_signal() -> Result<CancellationToken, Failure> {
+    let mut terminate = signal(SignalKind::terminate()).context("can't wait for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("can't wait for SIGINT")?;
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => "SIGTERM",
+                _ = interrupt.recv() => "SIGINT",
+            }
+        };
+        let which = next().await;
+        tracing::info!("{which}: stopping; a second signal ends the process at once");
+        stopping.cancel();
+        let which = next().await;
+        tracing::warn!("{which} again: ending at once");
+        std::process::exit(1);
+    });
+    Ok(stop)
+}
+
+/// Serves `config` until `stop` is cancelled or, over standard input, the input ends. `ready` is
+/// called when everything that can fail at the start has not.
+pub(super) async fn run_server(
+    config: &Config,
+    transport: Transport,
+    stop: CancellationToken,
+    ready: impl FnOnce(),
+) -> Result<(), Failure> {
+    if let Transport::Http(listener) = &transport {
+        let address = listener.local_addr().context("can't find the port")?;
+        tracing::info!(url = url(address), store = %config.server.store, "serving");
+        if !address.ip().is_loopback() {
+            tracing::warn!(
+                %address,
+                "everybody who reaches this address can call the tools and see all tasks"
+            );
+        }
+    }
+    ready();
+    stop.cancelled().await;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! Logs: to standard error, as text or JSON, filtered.
+
+use std::io::IsTerminal as _;
+
+use clap::{Args, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use crate::env;
+use crate::failure::Failure;
+
+/// Without a filter of the user's. rmcp logs several lines a request at info.
+const DEFAULT_FILTER: &str = "info,rmcp=warn";
+
+/// What is logged, and how.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Logs")]
+pub struct LogArgs {
+    /// What to log: levels and targets, such as `debug` or `abide_engine=debug,info`
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = env::LOG.name,
+        hide_env_values = true,
+        default_value = DEFAULT_FILTER
+    )]
+    pub log: String,
+
+    /// How to log it
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        env = env::LOG_FORMAT.name,
+        hide_env_values = true,
+        default_value = "text"
+    )]
+    pub log_format: LogFormat,
+}
+
+/// A log's form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line of text for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Sends the process's logs to standard error from now on.
+///
+/// # Errors
+/// [`Failure`] when the filter can't be understood.
+pub fn init(args: &LogArgs) -> Result<(), Failure> {
+    let filter = EnvFilter::try_new(&args.log).map_err(|error| {
+        Failure::usage(format!("the log filter {:?} can't be used: {error}", args.log))
+            .hint("write a level such as `debug`, or `target=level` pairs with commas between")
+    })?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let set = match args.log_format {
+        LogFormat::Text => logs.try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    set.map_err(|error| Failure::failed(format!("logs can't be set up: {error}")))
+}
