@@ -1,0 +1,9 @@
+//! The command backend, with real processes.
+
+mod command_line;
+mod failures;
+mod harness;
+mod json;
+mod logs;
+mod output;
+mod stopping;
