@@ -92,3 +92,30 @@ fn line(command: &Command) -> String {
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wanted_lines_of_both_outputs_are_kept() {
+        let wanted = |line: &str| line.starts_with("keep");
+        let script = "echo keep one; echo drop; echo keep two >&2";
+        let mut kept = show_and_keep(&mut command("sh", &["-c", script]), wanted).unwrap();
+        kept.sort();
+        assert_eq!(kept, ["keep one", "keep two"]);
+    }
+
+    #[test]
+    fn a_failed_program_is_an_error_that_names_it() {
+        for failed in [
+            show(&mut command("false", &[])).err(),
+            output(&mut command("false", &["x"])).err(),
+            show_and_keep(&mut command("false", &[]), |_| true).err(),
+            show(&mut command("no-such-program-here", &[])).err(),
+        ] {
+            let message = failed.unwrap().to_string();
+            assert!(message.contains("false") || message.contains("no-such-program"), "{message}");
+        }
+    }
+}
