@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     }
     let results = tasks;
     problems.extend(verdict::judge(&results, &chosen, &excused));
-    let lines = verdict::count(&results);
+    let lines = verdict::count(&results, &excused);
     for problem in &problems {
         println!("{problem}");
     }
