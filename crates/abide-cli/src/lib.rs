@@ -11,3 +11,4 @@ pub mod env;
 pub mod failure;
 pub mod logging;
 pub mod terminal;
+mod wiring;

@@ -8,8 +8,9 @@ use tracing_subscriber::EnvFilter;
 use crate::env;
 use crate::failure::Failure;
 
-/// Without a filter of the user's. rmcp logs several lines a request at info.
-const DEFAULT_FILTER: &str = "info,rmcp=warn";
+/// Without a filter of the user's. rmcp logs several lines a request at info, and at warn the text
+/// of every error that it answers with, which may repeat what a client sent.
+const DEFAULT_FILTER: &str = "info,rmcp=error";
 
 /// What is logged, and how.
 #[derive(Debug, Clone, Args)]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use abide_core::RawJson;
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::spec::SpecError;
 
@@ -24,6 +24,8 @@ const SHELLS: [&str; 7] = ["sh", "ash", "bash", "dash", "ksh", "zsh", "fish"];
 pub(super) struct Template {
     program: String,
     elements: Vec<Element>,
+    /// What stands for an argument that is absent, where the schema has a `default`.
+    defaults: BTreeMap<String, Box<RawValue>>,
 }
 
 /// One element of a command line after the program.
@@ -137,13 +139,23 @@ impl Template {
             elements.push(Element { pieces, after_end_of_options });
             after_end_of_options |= element == "--";
         }
-        Ok(Self { program: literal_program, elements })
+        let defaults = inputs
+            .iter()
+            .filter_map(|(name, schema)| Some((name, schema.get("default")?)))
+            .filter_map(|(name, value)| Some((name.clone(), to_raw_value(value).ok()?)))
+            .collect();
+        Ok(Self { program: literal_program, elements, defaults })
     }
 
     /// Puts a call's arguments in. The first element is the program.
     pub(super) fn render(&self, arguments: &RawJson) -> Result<Vec<String>, Refusal> {
-        let arguments: BTreeMap<String, Box<RawValue>> =
+        let mut arguments: BTreeMap<String, Box<RawValue>> =
             arguments.to().map_err(|_| Refusal::NotAnObject)?;
+        for (name, default) in &self.defaults {
+            if arguments.get(name).is_none_or(|value| value.get() == "null") {
+                arguments.insert(name.clone(), default.clone());
+            }
+        }
         let mut argv = vec![self.program.clone()];
         let mut total = self.program.len() + 1;
         let mut longest: Option<(usize, &str)> = None;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::net::TcpListener;
 
-use super::serve::{Transport, flag, run_server, runtime, stop_signal};
+use super::serve::{Transport, flag, run_async, run_server, stop_signals};
 use super::try_it::TryIt;
 use crate::config::{self, Config, StoreLocation, parse_address};
 use crate::env;
@@ -56,7 +56,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
     let mut config = quickstart(folder)?;
     config.server.store = StoreLocation::Sqlite(database.clone());
 
-    runtime()?.block_on(async {
+    run_async(async {
         let listener = bind(args.listen).await?;
         let address = listener.local_addr().context("can't find the port")?;
         let program = std::env::current_exe().context("can't find out where abide itself lies")?;
@@ -69,7 +69,7 @@ pub fn run(args: &DemoArgs) -> Result<(), Failure> {
         };
         // A server whose guide nobody reads serves all the same.
         let ready = || drop(terminal::data(guide.to_string().trim_end()));
-        run_server(&config, Transport::Http(listener), stop_signal()?, ready).await
+        run_server(&config, Transport::Http(listener), stop_signals()?, ready).await
     })
 }
 

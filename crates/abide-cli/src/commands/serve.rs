@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use abide_server::{serve_http, serve_stdio};
 use anyhow::Context as _;
 use clap::Args;
 use tokio::net::TcpListener;
@@ -14,6 +16,7 @@ use super::connect::url;
 use crate::config::{Config, StoreLocation, parse_address, parse_store};
 use crate::env;
 use crate::failure::Failure;
+use crate::wiring;
 
 /// Serve the tools of a config file over HTTP, or over standard input and output
 #[derive(Debug, Args)]
@@ -72,23 +75,29 @@ pub fn run(args: &ServeArgs) -> Result<(), Failure> {
         let here = std::env::current_dir().context("can't find the current folder")?;
         config.server.store = store.clone().within(&here);
     }
-    runtime()?.block_on(async {
+    run_async(async {
         let transport = if args.stdio {
             Transport::Stdio
         } else {
             Transport::Http(bind(config.server.listen).await?)
         };
-        run_server(&config, transport, stop_signal()?, || ()).await
+        run_server(&config, transport, stop_signals()?, || ()).await
     })
 }
 
-/// The async runtime of a server.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// Runs a server's future to its end on a runtime of its own.
+pub(super) fn run_async<F>(server: F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("can't start the async runtime")?;
-    Ok(runtime)
+    let ended = runtime.block_on(server);
+    // A pending read of standard input can't be cancelled, and must not hold up the end.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
@@ -107,11 +116,20 @@ async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
-pub(super) fn stop_signal() -> Result<CancellationToken, Failure> {
+/// How far a server has been told to stop.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stop {
+    /// Cancelled by the first signal: take no more, finish what is under way.
+    gently: CancellationToken,
+    /// Cancelled by the second signal: stop what is under way.
+    now: CancellationToken,
+}
+
+/// Listens for SIGTERM and SIGINT. A third signal ends the process at once.
+pub(super) fn stop_signals() -> Result<Stop, Failure> {
     let mut terminate = signal(SignalKind::terminate()).context("can't wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("can't wait for SIGINT")?;
-    let stop = CancellationToken::new();
+    let stop = Stop::default();
     let stopping = stop.clone();
     tokio::spawn(async move {
         let mut next = async || {
@@ -121,23 +139,28 @@ pub(super) fn stop_signal() -> Result<CancellationToken, Failure> {
             }
         };
         let which = next().await;
-        tracing::info!("{which}: stopping; a second signal ends the process at once");
-        stopping.cancel();
+        tracing::info!("{which}: finishing what is under way; a second signal stops it");
+        stopping.gently.cancel();
         let which = next().await;
-        tracing::warn!("{which} again: ending at once");
+        tracing::warn!("{which} again: stopping all work; a third signal ends the process at once");
+        stopping.now.cancel();
+        let which = next().await;
+        tracing::error!("{which} once more: ending at once; commands may be left running");
         std::process::exit(1);
     });
     Ok(stop)
 }
 
-/// Serves `config` until `stop` is cancelled or, over standard input, the input ends. `ready` is
-/// called when everything that can fail at the start has not.
+/// Serves `config` until told to stop or, over standard input, the input ends. `ready` is called
+/// when everything that can fail at the start has not.
 pub(super) async fn run_server(
     config: &Config,
     transport: Transport,
-    stop: CancellationToken,
+    stop: Stop,
     ready: impl FnOnce(),
 ) -> Result<(), Failure> {
+    let server = wiring::assemble(config).await?;
+    let engine = server.engine().clone();
     if let Transport::Http(listener) = &transport {
         let address = listener.local_addr().context("can't find the port")?;
         tracing::info!(url = url(address), store = %config.server.store, "serving");
@@ -149,6 +172,34 @@ pub(super) async fn run_server(
         }
     }
     ready();
-    stop.cancelled().await;
+
+    // The transport may end by itself, when its client goes; that stops the engine too.
+    let ended = CancellationToken::new();
+    let serve = async {
+        let _ended = ended.clone().drop_guard();
+        match transport {
+            Transport::Http(listener) => serve_http(server, listener, stop.gently.clone()).await,
+            Transport::Stdio => {
+                let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+                serve_stdio(server, input, output, stop.gently.clone()).await
+            }
+        }
+    };
+    let drain = async {
+        tokio::select! {
+            () = stop.gently.cancelled() => {}
+            () = ended.cancelled() => {}
+        }
+        tokio::select! {
+            remaining = engine.drain(config.server.shutdown_grace) => remaining,
+            () = stop.now.cancelled() => engine.drain(Duration::ZERO).await,
+        }
+    };
+    let (served, remaining) = tokio::join!(serve, drain);
+    engine.close().await;
+    if remaining.running > 0 {
+        tracing::error!(running = remaining.running, "some work could not be stopped");
+    }
+    served.context("the transport failed")?;
     Ok(())
 }
