@@ -75,13 +75,14 @@ impl Checkpointer {
             self.seen = pages;
             self.nudge();
         }
-        if self.restart_due.swap(false, Ordering::Relaxed) {
+        if self.restart_due.load(Ordering::Acquire) {
             match restart(writer) {
                 Ok(()) => self.seen = 0,
                 Err(error) => {
-                    tracing::warn!(error = %error, "the write-ahead log could not begin anew");
+                    tracing::debug!(error = %error, "the write-ahead log can't begin anew yet");
                 }
             }
+            self.restart_due.store(false, Ordering::Release);
         }
     }
 
@@ -109,26 +110,25 @@ fn restart(writer: &Connection) -> rusqlite::Result<()> {
 fn work(connection: &Connection, signals: &Receiver<()>, limit: i32, restart_due: &AtomicBool) {
     let mut failing = false;
     while signals.recv().is_ok() {
-        match connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE) {
-            Ok((pages, _moved)) => {
-                if pages >= limit {
-                    restart_due.store(true, Ordering::Relaxed);
-                }
-                if failing {
-                    tracing::info!("checkpoints work again");
-                }
-                failing = false;
-            }
-            Err(error) => {
-                if !failing {
-                    tracing::warn!(
-                        error = %error,
-                        "a checkpoint failed; the write-ahead log keeps everything, and grows"
-                    );
-                }
-                failing = true;
-            }
+        // SQLite runs one checkpoint at a time and turns a second one away; the writer's comes
+        // first, and there is nothing left for this one.
+        if restart_due.load(Ordering::Acquire) {
+            continue;
         }
+        let checkpoint = connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::PASSIVE);
+        match &checkpoint {
+            Ok((pages, _moved)) if *pages >= limit => restart_due.store(true, Ordering::Release),
+            Ok(_) => {}
+            Err(error) if !failing => tracing::warn!(
+                error = %error,
+                "a checkpoint failed; the write-ahead log keeps everything, and grows"
+            ),
+            Err(_) => {}
+        }
+        if failing && checkpoint.is_ok() {
+            tracing::info!("checkpoints work again");
+        }
+        failing = checkpoint.is_err();
     }
     if let Err(error) = connection.wal_checkpoint_v2(Some(MAIN_DB), CheckpointMode::TRUNCATE) {
         tracing::warn!(error = %error, "the last checkpoint failed; the next start makes up for it");

@@ -159,10 +159,12 @@ impl OpenError {
     /// Sorts an error of SQLite about the database at `path`.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
+        if is_disk_full(&source) {
+            return Self::DiskFull { path };
+        }
         match source.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, problem: source.to_string() },
-            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             Some(ErrorCode::ReadOnly) => Self::ReadOnly { path },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy { path },
             _ => Self::Sqlite { path, source },
@@ -196,10 +198,20 @@ impl From<Failure> for StoreError {
     }
 }
 
+/// Also when it is the log's shared memory, a file like the others, that finds no room.
+fn is_disk_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| {
+        error.code == ErrorCode::DiskFull
+            || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+    })
+}
+
 /// What callers are told about an error of SQLite; the error itself is for the log.
 pub(super) fn problem(error: &rusqlite::Error) -> &'static str {
+    if is_disk_full(error) {
+        return "the disk is full";
+    }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly) => "the database is read-only",
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
             "reading or writing the database failed"

@@ -23,6 +23,7 @@ mod rows;
 mod schema;
 mod writer;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -68,7 +69,6 @@ impl Default for Options {
 ///
 /// [`Store::close`] waits until everything is on disk and the file is free again. A store that is
 /// dropped without it finishes in the background what it has accepted.
-#[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
     writer: mpsc::Sender<writer::Message>,
@@ -98,6 +98,12 @@ impl SqliteStore {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

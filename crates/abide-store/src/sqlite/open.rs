@@ -49,7 +49,8 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
     prepare_writer(&mut writer, version, &path)?;
 
     let checkpointer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&checkpointer, "PRAGMA wal_autocheckpoint = 0;", &path)?;
+    // The read makes the connection open the log; before that its checkpoints do nothing.
+    configure(&checkpointer, "PRAGMA wal_autocheckpoint = 0; PRAGMA user_version;", &path)?;
     let readers = (0..options.readers.max(1))
         .map(|_| {
             let reader = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -148,6 +149,11 @@ mod tests {
         assert_eq!(pragma(&opened.writer, "fullfsync"), 1);
         assert_eq!(pragma(&opened.writer, "wal_autocheckpoint"), 0);
         assert_eq!(pragma(&opened.checkpointer, "wal_autocheckpoint"), 0);
+        let (pages, _) = opened
+            .checkpointer
+            .wal_checkpoint_v2(Some(MAIN_DB), rusqlite::wal::CheckpointMode::PASSIVE)
+            .unwrap();
+        assert!(pages >= 0, "the checkpointer has not opened the log");
         assert!(opened.readers.iter().all(|reader| reader.is_readonly(MAIN_DB).unwrap()));
     }
 }
