@@ -55,15 +55,20 @@ pub(super) fn failure(mut stdout: Text, mut stderr: Text, end: &str) -> RawJson 
 pub(super) fn json(value: Result<RawJson, String>, mut stderr: Text) -> RawJson {
     match value {
         Ok(value) => {
-            // The same once more as text, as the specification asks ("Structured Content").
-            let room = (MAX_RESULT_BYTES - FRAME_BYTES).saturating_sub(value.len());
+            // As the plain lane will write it, so that a task's result is byte for byte the plain
+            // one: without spaces, and with exponents as `1e+5`; every digit is kept.
+            let structured = value.to::<serde_json::Value>().and_then(|v| RawJson::from_value(&v));
+            let structured = structured.unwrap_or_else(|_| value.clone());
+            // The same once more as text, as the specification asks ("Structured Content"), and
+            // as the command printed it.
+            let room = (MAX_RESULT_BYTES - FRAME_BYTES).saturating_sub(structured.len());
             let text = Text::whole(value.as_str());
             let text = if text.json_len() <= room {
                 text.into_string()
             } else {
                 "The structured content is too large to be repeated as text.".to_owned()
             };
-            write(vec![text], Some(&value), false)
+            write(vec![text], Some(&structured), false)
         }
         Err(complaint) => {
             let mut texts = vec![complaint];

@@ -17,19 +17,24 @@ fn printing(text: &str, schema: Option<Value>) -> CommandSpec {
 
 #[tokio::test]
 async fn a_value_comes_back_unchanged() {
-    for value in [
-        r#"{"z":1.10,"a":12345678901234567890123,"e":1E5,"n":-0.0,"u":"é🦀"}"#,
-        r#"[1,{"k":null}]"#,
-        "null",
-        "\"text\"",
-        "1e400",
+    for (value, structured) in [
+        (
+            r#"{"z":1.10,"a":12345678901234567890123,"n":-0.0,"u":"é🦀"}"#,
+            r#"{"z":1.10,"a":12345678901234567890123,"n":-0.0,"u":"é🦀"}"#,
+        ),
+        // Only spaces and the spelling of exponents and escapes are evened out.
+        (r#"[1, {"k" : null}]"#, r#"[1,{"k":null}]"#),
+        (r#"[1E5, 1e400, 2.50e-3]"#, "[1e+5,1e+400,2.50e-3]"),
+        (r#""\u00e9""#, r#""é""#),
+        ("null", "null"),
+        ("\"text\"", "\"text\""),
     ] {
         let finished = call(printing(&format!("echo '{value}'"), None), "{}").await;
         let text = serde_json::to_string(value).unwrap();
         assert_eq!(
             finished.raw.as_str(),
             format!(
-                r#"{{"resultType":"complete","content":[{{"type":"text","text":{text}}}],"structuredContent":{value}}}"#
+                r#"{{"resultType":"complete","content":[{{"type":"text","text":{text}}}],"structuredContent":{structured}}}"#
             )
         );
     }
