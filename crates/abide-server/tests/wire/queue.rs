@@ -71,55 +71,54 @@ async fn busy() {
 async fn plain_calls_wait_too() {
     let server = Fixture::new().start().await;
     let plain = |name: &str| {
-        server
-            .http
-            .start(Request::new("tools/call", &call(undeclared(), "one_at_a_time", gate(name))))
+        let mut meta = undeclared();
+        meta["progressToken"] = json!(name);
+        Request::new("tools/call", &call(meta, "one_at_a_time", gate(name)))
     };
-    let a = plain("a");
+    let a = server.http.start(plain("a"));
     server.gates.started("a", 1).await;
-    let (b, c) = (plain("b"), plain("c"));
-    // Which of the two came first is for the network to say; then a third is one too many.
-    let busy = server.until_busy(call(undeclared(), "one_at_a_time", gate("d"))).await;
-    assert!(busy.contains("2 calls wait"), "{busy}");
-    // Tasks share the room with those who wait.
-    let params = call(declared(), "one_at_a_time", gate("e"));
-    let reply = server.http.ask("tools/call", &params).await.json();
-    assert_eq!(reply["result"]["isError"], true, "{reply:#}");
-    assert!(reply.to_string().contains("2 calls wait"), "{reply:#}");
-
-    for name in ["a", "b", "c"] {
-        server.gates.open(name);
+    // Those who wait are told so, if they asked for progress.
+    let mut waiting = Vec::new();
+    for name in ["b", "c"] {
+        let mut stream = server.http.stream(plain(name)).await;
+        let told = stream.next().await.expect("a word");
+        let message = told["params"]["message"].as_str().expect("a message");
+        assert!(message.starts_with("Queued"), "{message}");
+        waiting.push((name, stream));
     }
-    for call in [a, b, c] {
-        assert!(call.reply().await.text.contains("through"));
+    // Tasks share the room with them.
+    for meta in [undeclared(), declared()] {
+        let params = call(meta, "one_at_a_time", gate("d"));
+        let reply = server.http.ask("tools/call", &params).await.json();
+        assert_eq!(reply["result"]["isError"], true, "{reply:#}");
+        assert!(reply.to_string().contains("2 calls wait"), "{reply:#}");
     }
-    assert_eq!((server.gates.count("e"), server.rows()), (0, 0));
-    // The room is free again.
-    let id = server.create("one_at_a_time", gate("f")).await;
-    server.gates.open("f");
-    server.until_status(&id, "completed").await;
-}
-
-impl Running {
-    /// Calls until the answer is that the tool is busy, and gives its text. Calls that got a place
-    /// instead are broken off.
-    async fn until_busy(&self, params: Value) -> String {
-        within("busy", async {
-            loop {
-                let started = self.http.start(Request::new("tools/call", &params));
-                let patience = tokio::time::sleep(std::time::Duration::from_millis(200));
-                tokio::select! {
-                    reply = started.reply() => {
-                        let json = reply.json();
-                        assert_eq!(json["result"]["isError"], true, "{json:#}");
-                        return json["result"]["content"][0]["text"].as_str().expect("text").to_owned();
-                    }
-                    () = patience => {}
-                }
+    // One gives up, and its place is free at once.
+    let (_, given_up) = waiting.pop().expect("two wait");
+    drop(given_up);
+    let queued = within("a free place", async {
+        loop {
+            let params = call(declared(), "one_at_a_time", gate("e"));
+            let reply = server.http.ask("tools/call", &params).await.json();
+            if let Some(id) = reply["result"]["taskId"].as_str() {
+                return id.to_owned();
             }
-        })
-        .await
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    server.gates.open("a");
+    assert!(a.reply().await.text.contains("through a"));
+    for (name, mut stream) in waiting {
+        server.gates.started(name, 1).await;
+        server.gates.open(name);
+        let result = stream.next().await.expect("a result");
+        assert!(result.to_string().contains(&format!("through {name}")), "{result:#}");
     }
+    server.gates.started("e", 1).await;
+    server.gates.open("e");
+    server.until_status(&queued, "completed").await;
+    assert_eq!((server.gates.count("c"), server.gates.count("d"), server.rows()), (0, 0, 1));
 }
 
 /// Cancelling a call that waits ends it at once, and those behind it move up.
