@@ -242,3 +242,26 @@ fn receive_env(server: &UnixStream) -> io::Result<Vec<(OsString, OsString)>> {
     };
     Ok(entries.split(|byte| *byte == 0).filter_map(entry).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_without_its_end_is_refused() {
+        let receive = |bytes: &[u8]| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (&ours).write_all(bytes).unwrap();
+            drop(ours);
+            receive_env(&theirs).ok()
+        };
+        let pair = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        assert_eq!(receive(b"\0"), Some(Vec::new()));
+        let both = vec![pair("A", "1=2\n"), pair("B", "")];
+        assert_eq!(receive(b"A=1=2\n\0B=\0\0"), Some(both));
+        // A server that is killed while it writes may stop anywhere.
+        for cut in [&b""[..], b"A", b"A=1", b"A=1\0", b"A=1\0B=", b"A=1\0B=\0"] {
+            assert_eq!(receive(cut), None, "{cut:?}");
+        }
+    }
+}
