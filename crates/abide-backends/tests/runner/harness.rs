@@ -73,7 +73,7 @@ impl Place {
     /// One with cgroups, if there are any, and one without.
     pub(crate) fn both() -> [Self; 2] {
         let mut without = Self::new();
-        without.spool = without.spool.without_cgroups();
+        without.spool = without.spool.clone().without_cgroups();
         [Self::new(), without]
     }
 
@@ -115,6 +115,17 @@ impl Place {
         let lock = fs::read_to_string(self.in_run(run, "lock")).unwrap();
         let line = lock.lines().find_map(|line| line.strip_prefix("runner ")).unwrap();
         line.split(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+/// What a test that fails leaves behind is told to stop.
+impl Drop for Place {
+    fn drop(&mut self) {
+        for run in self.spool.list().unwrap_or_default() {
+            if let Ok(Found::Live(_)) = self.spool.find(&run) {
+                signal(self.runner(&run), rustix::process::Signal::TERM);
+            }
+        }
     }
 }
 
