@@ -287,6 +287,9 @@ fn read_inputs(json: Option<&str>) -> Result<Inputs, String> {
     let Some(json) = json else { return Ok((open, settled)) };
     let stored: BTreeMap<String, StoredInput> =
         serde_json::from_str(json).map_err(|error| format!("inputs: {error}"))?;
+    if stored.is_empty() {
+        return Err("inputs: none, but not null".to_owned());
+    }
     for (key, StoredInput { request, response, withdrawn }) in stored {
         let key = InputKey::new(&key).map_err(|error| format!("inputs: {error}"))?;
         match (response, withdrawn) {
