@@ -181,7 +181,7 @@ fn every_command_in_every_state() {
         tasks.iter().map(|task| row(task.state())).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5, 6]
     );
-    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
+    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..15).collect::<Vec<_>>());
     for task in &tasks {
         for command in &commands {
             let found = cell(&task.apply(command.clone(), NOW));
