@@ -169,6 +169,10 @@ impl Store for SqliteStore {
         }))
     }
 
+    fn existing(&self, ids: Vec<TaskId>) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>> {
+        Box::pin(reader::run(&self.readers, move |connection| rows::existing(connection, &ids)))
+    }
+
     fn heartbeat(
         &self,
         worker: WorkerId,

@@ -66,7 +66,7 @@ const UNFINISHED: &str = concat!(
 const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks INDEXED BY tasks_expiring WHERE ",
     ended!(),
-    " AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2) RETURNING id"
+    " AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2) RETURNING id, tool"
 );
 const ORPHANS: &str = concat!(
     "SELECT ",
@@ -77,6 +77,7 @@ const ORPHANS: &str = concat!(
 );
 const HEARTBEAT: &str = "INSERT INTO workers (id, until_ms) VALUES (?1, ?2) \
      ON CONFLICT (id) DO UPDATE SET until_ms = max(until_ms, excluded.until_ms)";
+const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
 const RETIRE: &str = "DELETE FROM workers WHERE id = ?1";
 const ENDING_PROMISES: &str = concat!(
     "SELECT id FROM tasks INDEXED BY tasks_promised WHERE ",
@@ -85,7 +86,7 @@ const ENDING_PROMISES: &str = concat!(
 );
 
 /// Every statement, for the check at the opening.
-const ALL: [&str; 13] = [
+const ALL: [&str; 14] = [
     INSERT,
     UPDATE,
     FIND,
@@ -99,6 +100,7 @@ const ALL: [&str; 13] = [
     ORPHANS,
     HEARTBEAT,
     RETIRE,
+    EXISTS,
 ];
 
 /// Prepares every statement, so that a schema that is not what its version says is found early.
@@ -254,9 +256,30 @@ pub(super) fn delete_expired(
     connection: &Connection,
     now: i64,
     limit: u32,
-) -> Result<Vec<TaskId>, Failure> {
+) -> Result<Vec<(TaskId, ToolName)>, Failure> {
     let mut statement = connection.prepare_cached(DELETE_EXPIRED)?;
-    ids(statement.query((now, limit))?)
+    let mut rows = statement.query((now, limit))?;
+    let mut deleted = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = |column| row.get_ref(column).and_then(|value| Ok(value.as_str()?.to_owned()));
+        match (text(0)?.parse(), ToolName::new(&text(1)?)) {
+            (Ok(id), Ok(tool)) => deleted.push((id, tool)),
+            _ => tracing::error!("a stored task that was deleted had no readable id or tool"),
+        }
+    }
+    Ok(deleted)
+}
+
+/// Which of these are tasks.
+pub(super) fn existing(connection: &Connection, ids: &[TaskId]) -> Result<Vec<TaskId>, Failure> {
+    let mut statement = connection.prepare_cached(EXISTS)?;
+    let mut existing = Vec::new();
+    for id in ids {
+        if statement.exists([id.as_str()])? {
+            existing.push(*id);
+        }
+    }
+    Ok(existing)
 }
 
 /// Tasks that have not ended and whose promise runs out, the first to run out first.

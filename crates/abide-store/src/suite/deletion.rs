@@ -131,12 +131,14 @@ pub(super) async fn nothing_is_swept_twice(database: Box<dyn Database>) {
     for task in [&gone, &kept, &queued(3, 0), &working(4, 0)] {
         store.create(task.clone(), None).await.expect("created");
     }
-    assert_eq!(store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted, [*gone.id()]);
+    assert_eq!(store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted, [(*gone.id(), gone.tool().clone())]);
     assert!(store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted.is_empty());
     store.close().await;
     let store = database.open().await;
     assert!(store.get(*gone.id(), owner("alice")).await.expect("read").is_none());
     assert!(there(&*store, &kept).await);
+    let asked = vec![*kept.id(), *gone.id(), *queued(3, 0).id()];
+    assert_eq!(store.existing(asked).await.expect("read"), [*kept.id(), *queued(3, 0).id()]);
     assert_eq!(store.unfinished(None, 10).await.expect("a page").len(), 2);
     store.close().await;
 }
