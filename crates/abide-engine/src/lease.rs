@@ -64,8 +64,7 @@ impl Inner {
             }
             self.hold_lease().await?;
             let claims = orphans.iter().map(|task| {
-                let take =
-                    Command::TakeOver { from: task.fence(), worker: self.worker.clone() };
+                let take = Command::TakeOver { from: task.fence(), worker: self.worker.clone() };
                 self.apply(*task.id(), Authority::Engine, take)
             });
             for claim in join_all(claims).await {

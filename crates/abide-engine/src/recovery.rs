@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_core::{
-    Authority, Command, OnRestart, RpcError, State, StoreError, Task, TaskId, Work,
+    Authority, Command, OnRestart, Refusal, RpcError, State, StoreError, Task, TaskId, Work,
 };
 use futures::future::join_all;
 
@@ -82,10 +82,17 @@ impl Inner {
         };
         tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work is left");
         self.settle_with(&task, command).await;
+        self.forget_early_stop(&id);
     }
 
     async fn settle_with(&self, task: &Task, command: Command) {
-        if let Err(error) = self.apply_until_done(*task.id(), command).await {
+        let mut settled = self.apply_until_done(*task.id(), command).await;
+        if matches!(settled, Err(StoreError::Refused(Refusal::Stopping))) {
+            // Cancelled in the meantime: nothing is left to stop.
+            let stopped = Command::Stopped { fence: task.fence() };
+            settled = self.apply_until_done(*task.id(), stopped).await;
+        }
+        if let Err(error) = settled {
             tracing::error!(task = %task.id(), %error, "a task could not be settled");
         }
     }
@@ -103,10 +110,8 @@ pub(crate) fn work(task: &Task) -> Work {
 }
 
 fn tool_gone(task: &Task) -> RpcError {
-    let message = format!(
-        "The tool {:?} is no longer offered by this server.",
-        task.tool().as_str()
-    );
+    let message =
+        format!("The tool {:?} is no longer offered by this server.", task.tool().as_str());
     RpcError::internal("tool_gone", message)
 }
 

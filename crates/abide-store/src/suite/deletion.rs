@@ -131,7 +131,10 @@ pub(super) async fn nothing_is_swept_twice(database: Box<dyn Database>) {
     for task in [&gone, &kept, &queued(3, 0), &working(4, 0)] {
         store.create(task.clone(), None).await.expect("created");
     }
-    assert_eq!(store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted, [(*gone.id(), gone.tool().clone())]);
+    assert_eq!(
+        store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted,
+        [(*gone.id(), gone.tool().clone())]
+    );
     assert!(store.sweep(at(5_000), at(5_000), 10).await.expect("swept").deleted.is_empty());
     store.close().await;
     let store = database.open().await;
