@@ -1,14 +1,17 @@
 //! Other programs at the same file, a log that does not grow without end, and no work when there
 //! is none to do.
 
+#[cfg(target_os = "linux")]
+mod support;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{Health, Store, StoreError};
+use abide_core::{Authority, Command, Health, Store, StoreError};
 use abide_store::sqlite::{Options, SqliteStore};
-use abide_store::suite::specimens::{owner, queued, working};
+use abide_store::suite::specimens::{at, owner, queued, tool, worker, working};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -136,5 +139,38 @@ fn an_idle_store_does_not_wake_up() {
     support::say("done");
 }
 
-#[cfg(target_os = "linux")]
-mod support;
+/// A row that is not a task is named and left alone, and takes no other with it.
+#[tokio::test]
+async fn a_row_that_is_not_a_task_is_named() {
+    let (_folder, path, store) = open(Options::default());
+    let (bad, good) = (queued(1, 0), queued(2, 1));
+    for task in [&bad, &good] {
+        store.create(task.clone(), None).await.unwrap();
+    }
+    let other = Connection::open(&path).unwrap();
+    let tampered = "UPDATE tasks SET arguments = '{' WHERE id = ?1";
+    other.execute(tampered, [bad.id().as_str()]).unwrap();
+
+    let cancel = store.apply(*bad.id(), Authority::Engine, Command::Cancel, at(1));
+    let errors = [
+        store.get(*bad.id(), owner("alice")).await.err(),
+        cancel.await.err(),
+        store.claim_next(tool("deploy"), worker("w"), at(1)).await.err(),
+        store.unfinished(None, 10).await.err(),
+    ];
+    for error in errors {
+        let Some(StoreError::Corrupt(corrupt)) = error else { panic!("{error:?}") };
+        assert_eq!(corrupt.id, bad.id().to_string());
+    }
+    let read = store.get(*good.id(), owner("alice")).await.unwrap();
+    assert_eq!(read.as_deref(), Some(&good));
+    assert_eq!(store.unfinished(Some(*bad.id()), 10).await.unwrap().len(), 1);
+    assert_eq!(store.health(), Health::Ok);
+    store.close().await;
+    let left: String = other
+        .query_row("SELECT arguments FROM tasks WHERE id = ?1", [bad.id().as_str()], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(left, "{");
+}

@@ -16,6 +16,8 @@ use abide_store::suite::specimens::{
     FIRST, at, completed, id, json, new_task, owner, queued, started,
 };
 use rusqlite::Connection;
+use tokio::task::JoinSet;
+
 use support::{child, child_folder, say};
 
 const DATABASE: &str = "abide.db";
@@ -45,9 +47,10 @@ async fn work(folder: &Path, from: u64) {
     say("opening");
     let store = Arc::new(SqliteStore::open(&folder.join(DATABASE), options()).unwrap());
     let next = Arc::new(AtomicU64::new(from));
+    let mut lives = JoinSet::new();
     for _ in 0..8 {
         let (store, next) = (Arc::clone(&store), Arc::clone(&next));
-        tokio::spawn(async move {
+        lives.spawn(async move {
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 store.create(task(number), None).await.unwrap();
@@ -59,7 +62,8 @@ async fn work(folder: &Path, from: u64) {
             }
         });
     }
-    std::future::pending().await
+    // They end by panics only, and with the first of them the child ends too.
+    lives.join_next().await.unwrap().unwrap()
 }
 
 /// What the child is known to have acknowledged of a task.
@@ -145,6 +149,7 @@ async fn check(path: &Path, ledger: impl Iterator<Item = (&u64, &Acknowledged)>)
     loop {
         let page = store.unfinished(after, 100).await.unwrap();
         let Some(last) = page.last() else { break };
+        assert!(after.as_ref() < Some(last.id()), "pages go on");
         after = Some(*last.id());
     }
     store.close().await;

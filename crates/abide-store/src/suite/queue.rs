@@ -100,6 +100,7 @@ pub(super) async fn each_task_is_claimed_once(database: Box<dyn Database>) {
                 {
                     assert_eq!(applied.task.state().worker(), Some(&worker));
                     claimed.push(*applied.task.id());
+                    assert!(claimed.len() as u64 <= TASKS, "tasks are claimed again");
                 }
                 claimed
             })

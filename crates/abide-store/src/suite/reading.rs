@@ -134,6 +134,7 @@ pub(super) async fn unfinished_tasks_come_in_pages(database: Box<dyn Database>) 
             }
             assert!(page.iter().all(|task| !task.status().is_terminal()));
             seen.extend(page.iter().map(|task| *Task::id(task)));
+            assert!(seen.len() <= expected.len(), "tasks come again");
         }
         assert_eq!(seen, expected.iter().copied().collect::<Vec<_>>(), "pages of {limit}");
     }
