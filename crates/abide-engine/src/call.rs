@@ -1,7 +1,7 @@
 //! A `tools/call`: a plain result within the inline window, a task beyond it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_core::{
@@ -37,7 +37,8 @@ pub struct Call {
     pub input_responses: Option<RawJson>,
     /// What an earlier [`Answer::InputRequired`] asked to be handed back.
     pub request_state: Option<String>,
-    /// Where a waiting caller hears how far the work is.
+    /// Where a caller who waits for a plain result hears how far the work is. Dropped at once when
+    /// the call may become a task.
     pub progress: Option<watch::Sender<Progress>>,
 }
 
@@ -130,6 +131,8 @@ impl Engine {
         if !call.may_be_task || tool.task == TaskSupport::Never {
             return inner.call_plain(state, new, call.progress).await;
         }
+        // A call that becomes a task sends nothing before its handle.
+        drop(call.progress);
         match state.slots.clone().try_acquire_owned() {
             Ok(slot) if tool.task == TaskSupport::Auto && !tool.inline.is_zero() => {
                 inner.call_inline(state, new, slot, tool.inline).await
@@ -259,15 +262,23 @@ impl Inner {
     /// A task without a slot: it waits in the store.
     async fn create_queued(self: Arc<Self>, new: NewTask, room: u32) -> Result<Answer, CallError> {
         let state = self.tools.get(&new.tool).ok_or(CallError::UnknownTool)?;
+        let creating = Counted::enter(&state.creating);
         let ahead = self.store.queued(new.tool.clone(), room).await?.len();
         let start = Start::Queued { ahead: u32::try_from(ahead).unwrap_or(u32::MAX) };
         let task = Task::create(new, start, self.clock.now());
         match self.store.create(task, Some(room)).await {
             Ok(task) => {
                 state.wake.notify_one();
+                if !creating.was_alone() {
+                    // Both may have counted the same tasks ahead.
+                    state.moved.notify_one();
+                }
                 Ok(Answer::Task(task))
             }
-            Err(StoreError::QueueFull { queued }) => Err(CallError::Busy { queued }),
+            Err(StoreError::QueueFull { queued }) => {
+                let waiting = state.tool.queue.saturating_sub(room);
+                Err(CallError::Busy { queued: queued.saturating_add(waiting) })
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -280,7 +291,9 @@ impl Inner {
         if let Ok(slot) = state.slots.clone().try_acquire_owned() {
             return Ok(slot);
         }
-        let waiting = Waiting::enter(state)?;
+        // Queued tasks and callers who wait share the room.
+        let queued = self.store.queued(state.tool.name.clone(), state.tool.queue).await?.len();
+        let waiting = Waiting::enter(state, u32::try_from(queued).unwrap_or(u32::MAX))?;
         if let Some(progress) = progress {
             let message = Some(format!("Queued; {} calls wait.", waiting.with_me));
             progress.send_replace(Progress { message, ..Progress::default() });
@@ -404,6 +417,29 @@ impl Drop for AbandonOnDrop {
     }
 }
 
+/// Counts those who are in the middle of something.
+struct Counted<'a> {
+    count: &'a AtomicU32,
+    before: u32,
+}
+
+impl<'a> Counted<'a> {
+    fn enter(count: &'a AtomicU32) -> Self {
+        Self { count, before: count.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Whether nobody was in the middle of it when this one came.
+    fn was_alone(&self) -> bool {
+        self.before == 0
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// A plain call's place among those that wait.
 struct Waiting<'a> {
     state: &'a ToolState,
@@ -411,13 +447,13 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn enter(state: &'a ToolState) -> Result<Self, CallError> {
-        let limit = state.tool.queue;
+    fn enter(state: &'a ToolState, queued: u32) -> Result<Self, CallError> {
+        let limit = state.tool.queue.saturating_sub(queued);
         state
             .waiting
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < limit).then_some(n + 1))
             .map(|before| Self { state, with_me: before + 1 })
-            .map_err(|queued| CallError::Busy { queued })
+            .map_err(|waiting| CallError::Busy { queued: queued.saturating_add(waiting) })
     }
 }
 

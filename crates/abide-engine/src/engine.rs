@@ -76,6 +76,8 @@ pub(crate) struct ToolState {
     pub(crate) slots: Arc<Semaphore>,
     /// Plain calls that wait for a slot.
     pub(crate) waiting: AtomicU32,
+    /// Calls that are on their way into the queue.
+    pub(crate) creating: AtomicU32,
     /// Rung when a task was queued.
     pub(crate) wake: Notify,
     /// Rung when the queue has moved.
@@ -127,6 +129,7 @@ impl Engine {
                 let state = ToolState {
                     slots,
                     waiting: AtomicU32::new(0),
+                    creating: AtomicU32::new(0),
                     wake: Notify::new(),
                     moved: Notify::new(),
                     tool,

@@ -12,6 +12,7 @@ mod engine;
 mod handler;
 mod input;
 mod lease;
+mod outcome;
 mod queue;
 mod recovery;
 mod run;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{
-    BoxFuture, Command, Fence, Outcome, Refusal, RpcError, StopReason, StoreError, Timestamp,
+    BoxFuture, Command, Fence, Outcome, Refusal, RpcError, State, StopReason, StoreError, Timestamp,
 };
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Inner;
+use crate::outcome;
 use crate::recovery::interrupted;
 use crate::run::{Phase, Run};
 
@@ -36,7 +37,7 @@ impl Inner {
                 () = inner.let_go(&run) => None,
             };
             match outcome {
-                Some(outcome) => inner.bring_home(&run, outcome).await,
+                Some(outcome) => inner.bring_home(&run, outcome::checked(outcome)).await,
                 None => tracing::info!(
                     task = %run.id, tool = %run.tool, "let go; the work goes on without this server"
                 ),
@@ -77,14 +78,11 @@ impl Inner {
                     });
                 }
                 () = self.until(at), if run.stop_reason().is_none() => {
-                    tracing::info!(task = %run.id, tool = %run.tool, "timeout; the work is stopped");
-                    run.stop(StopReason::TimedOut);
-                    let fence = *run.fence.borrow();
-                    if let Some(fence) = fence {
-                        // So that a poll tells; `bring_home` does it again if this fails.
-                        let _ = self
-                            .apply(run.id, abide_core::Authority::Engine, Command::TimeUp { fence })
-                            .await;
+                    if self.time_is_up(run).await {
+                        tracing::info!(
+                            task = %run.id, tool = %run.tool, "timeout; the work is stopped"
+                        );
+                        run.stop(StopReason::TimedOut);
                     }
                 }
                 Ok(()) = deadline.changed() => {}
@@ -103,6 +101,22 @@ impl Inner {
         }
     }
 
+    /// Whether the work has to stop, now that its deadline has passed. A task decides that itself:
+    /// it may have asked for input in the same moment, and then its clock stands still.
+    async fn time_is_up(&self, run: &Arc<Run>) -> bool {
+        let fence = *run.fence.borrow();
+        let Some(fence) = fence else { return true };
+        let time_up = Command::TimeUp { fence };
+        match self.apply(run.id, abide_core::Authority::Engine, time_up).await {
+            Ok(applied) => {
+                run.take_deadline(&applied.task, applied.task.deadline());
+                matches!(applied.task.state(), State::Stopping { .. })
+            }
+            // Work must not run on because the disk is full; `bring_home` does the rest.
+            Err(_) => true,
+        }
+    }
+
     /// Sleeps until the wall clock says `at`; for ever if there is no such time.
     async fn until(&self, at: Option<Timestamp>) {
         let Some(at) = at else { return std::future::pending().await };
@@ -117,6 +131,17 @@ impl Inner {
 
     /// Delivers the outcome: to the waiting caller, or to the disk.
     async fn bring_home(&self, run: &Arc<Run>, outcome: Outcome) {
+        let outcome = match (outcome, run.stop_reason()) {
+            // An error of work that was told to stop is how it stopped.
+            (Outcome::Failed(error), Some(reason)) => {
+                tracing::info!(
+                    task = %run.id, tool = %run.tool, ?reason, code = error.code,
+                    "the work ended in an error after it was told to stop"
+                );
+                Outcome::Stopped
+            }
+            (outcome, _) => outcome,
+        };
         let mut phase = run.phase.lock().await;
         match std::mem::replace(&mut *phase, Phase::Ended) {
             Phase::Plain(caller) => {
@@ -157,6 +182,11 @@ impl Inner {
         if let Err(StoreError::Refused(Refusal::TooLarge { size, max, .. })) = result {
             let message = format!("The result has {size} bytes, more than the {max} allowed.");
             let error = RpcError::internal("result_too_large", message);
+            result = self.apply_until_done(run.id, Command::Fail { fence, error }).await;
+        }
+        if let Err(StoreError::Refused(Refusal::NotStopping)) = result {
+            // The work stopped although its task was never told to; it must not stay at work.
+            let error = plain_stop(run.stop_reason());
             result = self.apply_until_done(run.id, Command::Fail { fence, error }).await;
         }
         if let Err(error) = result {

@@ -101,14 +101,15 @@ impl Run {
     /// [`Run::wait`] tells when it is done. A run that has ended is left alone.
     ///
     /// # Errors
-    /// That the runner must not be signalled, or its folder can't be read.
+    /// That the runner can't be seen or must not be signalled, or its folder can't be read.
     pub async fn stop(&self) -> io::Result<()> {
         let mut runner = self.runner;
         loop {
             if let Some(runner) = runner {
                 runner.signal(Signal::TERM)?;
                 // One that somebody has suspended gets to it only when it goes on.
-                return Ok(runner.signal(Signal::CONT)?);
+                runner.signal(Signal::CONT)?;
+                return if runner.exists() { Ok(()) } else { self.check_ended() };
             }
             // It does not listen yet.
             let Some(folder) = self.spool.folder(&self.name)? else { return Ok(()) };
@@ -134,11 +135,26 @@ impl Run {
     async fn runner_ended(&self) -> io::Result<()> {
         match (&self.handle, self.runner) {
             (Some(handle), _) => handle.readable().await.map(drop),
-            (None, Some(runner)) if runner.exists() => {
+            (None, Some(_)) => {
                 let Some(folder) = self.spool.folder(&self.name)? else { return Ok(()) };
                 lock_free(folder).await
             }
-            (None, _) => Ok(()),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Whether there is no runner any more, now that its process is not there.
+    fn check_ended(&self) -> io::Result<()> {
+        match self.spool.folder(&self.name)? {
+            // As when two containers have the spool in common.
+            Some(folder) if lock::is_held(&folder)? => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!(
+                    "the runner of {} is not among the processes that can be seen here",
+                    self.name
+                ),
+            )),
+            _ => Ok(()),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,7 +85,6 @@ impl Spool {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         // Runners may be in another directory than we are.
         let root = root.canonicalize()?;
-        fs::set_permissions(&root, fs::Permissions::from_mode(0o700))?;
         let spool = Self(Arc::new(Inner { root, program, cgroups: true }));
         spool.sweep()?;
         Ok(spool)

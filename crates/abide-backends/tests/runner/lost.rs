@@ -7,7 +7,9 @@ use std::time::Duration;
 use abide_backends::runner::{Ended, Found};
 use rustix::process::Signal;
 
-use crate::harness::{Place, is_alive, lost, pid_in, script, signal, until, within};
+use crate::harness::{
+    Place, finished, is_alive, live, lost, pid_in, script, signal, until, within,
+};
 use crate::stopping::DAEMON;
 
 pub(crate) async fn what_a_killed_runner_leaves_is_stopped() {
@@ -87,4 +89,20 @@ pub(crate) async fn a_run_that_never_started_says_so() {
     assert!(perhaps.may_have_run());
     assert_eq!(perhaps.stop_leftovers().await.unwrap().found, 0);
     assert!(matches!(place.spool.find(&place.name).unwrap(), Found::Lost(_)));
+}
+
+pub(crate) async fn a_runner_out_of_sight_is_waited_for_but_not_stopped() {
+    let place = Place::new();
+    let run = place.start(script("until [ -e go ]; do sleep 0.01; done; echo out")).await;
+    let lock = place.in_run(&place.name, "lock");
+    let written = fs::read_to_string(&lock).unwrap();
+    // As if the numbers were those of another container.
+    fs::write(&lock, "runner 1 1\nstarting\njob 1 1\n").unwrap();
+    let unseen = live(&place.spool, &place.name);
+    let error = unseen.stop().await.unwrap_err();
+    assert!(error.to_string().contains("can be seen here"), "{error}");
+    let waiting = tokio::spawn(async move { finished(&unseen).await });
+    fs::write(&lock, written).unwrap();
+    fs::write(place.file("go"), "").unwrap();
+    assert_eq!(waiting.await.unwrap(), finished(&run).await);
 }

@@ -76,6 +76,7 @@ fn main() -> std::process::ExitCode {
         lost::what_a_killed_runner_leaves_is_stopped,
         lost::a_reboot_is_told_apart,
         lost::a_run_that_never_started_says_so,
+        lost::a_runner_out_of_sight_is_waited_for_but_not_stopped,
         faults::a_full_disk_loses_output_but_not_the_outcome,
         faults::a_limit_on_files_loses_output_but_not_the_outcome,
         faults::the_outcome_is_written_as_soon_as_it_can_be,

@@ -76,6 +76,10 @@ pub(crate) fn needs_task() -> ErrorData {
     )
 }
 
+/// The largest number that progress may count to, the largest integer that every JSON reader
+/// knows. What a tool says beyond it is not passed on.
+const LARGEST_PROGRESS: f64 = 9_007_199_254_740_991.0;
+
 /// Numbers the progress of one call: each notification's is higher than the last
 /// (progress pattern, "MUST increase").
 pub(crate) struct ProgressSender {
@@ -106,13 +110,17 @@ impl ProgressSender {
     }
 
     fn next(&mut self, wanted: Option<f64>) -> f64 {
-        // A tool's own scale is kept; between its steps the number only creeps.
+        // A tool's own scale is kept; between its steps the number only creeps, by at least the
+        // smallest step that there is at its size.
         const CREEP: f64 = 1e-6;
-        let number = match (wanted.filter(|done| done.is_finite()), self.last) {
+        let wanted = wanted.filter(|done| done.abs() <= LARGEST_PROGRESS);
+        let number = match (wanted, self.last) {
             (Some(done), None) => done,
-            (Some(done), Some(last)) => done.max(last + CREEP),
             (None, None) => 0.0,
-            (None, Some(last)) => last + CREEP,
+            (wanted, Some(last)) => {
+                let least = (last + CREEP).max(last.next_up());
+                wanted.map_or(least, |done| done.max(least))
+            }
         };
         self.last = Some(number);
         number
@@ -127,13 +135,17 @@ mod tests {
     #[test]
     fn progress_always_grows() {
         let mut sender = ProgressSender::new(ProgressToken(NumberOrString::Number(1)));
-        let steps = [Some(0.0), Some(50.0), None, Some(40.0), Some(f64::NAN), Some(100.0), None];
         let mut last = f64::NEG_INFINITY;
-        for done in steps {
-            let sent = sender.said(Progress { done, ..Progress::default() }).progress;
-            assert!(sent > last, "{sent} after {last}");
-            last = sent;
-        }
-        assert!((100.0..100.1).contains(&last));
+        let mut check = |steps: &[Option<f64>], end: std::ops::Range<f64>| {
+            for done in steps {
+                let sent = sender.said(Progress { done: *done, ..Progress::default() }).progress;
+                assert!(sent > last, "{sent} after {last}");
+                last = sent;
+            }
+            assert!(end.contains(&last), "{last}");
+        };
+        let nan = Some(f64::NAN);
+        check(&[Some(0.0), Some(50.0), None, Some(40.0), nan, Some(100.0), None], 100.0..100.1);
+        check(&[Some(1e15), None, None, Some(f64::MAX), Some(f64::INFINITY)], 1e15..1e15 + 10.0);
     }
 }

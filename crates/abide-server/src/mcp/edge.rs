@@ -97,8 +97,11 @@ pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), (StatusCode, 
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','))
-            .filter_map(|range| range.split(';').next())
-            .any(|range| range.trim().eq_ignore_ascii_case(wanted))
+            .any(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(wanted));
+                named && !parts.any(refuses)
+            })
     };
     if !accepts("application/json") || !accepts("text/event-stream") {
         return Err((
@@ -107,6 +110,15 @@ pub(crate) fn check_media_types(headers: &HeaderMap) -> Result<(), (StatusCode, 
         ));
     }
     Ok(())
+}
+
+/// Whether a parameter of a media range says that the range is not wanted (RFC 9110, 12.4.2).
+fn refuses(parameter: &str) -> bool {
+    parameter
+        .split_once('=')
+        .filter(|(name, _)| name.eq_ignore_ascii_case("q"))
+        .and_then(|(_, weight)| weight.parse::<f32>().ok())
+        .is_some_and(|weight| weight == 0.0)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The JSON-RPC envelope: whether these bytes are one request at all, read without parsing more
 //! than the outermost object.
 
-use serde::Deserialize;
+use rmcp::model::ClientJsonRpcMessage;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::limits;
@@ -22,7 +23,7 @@ pub(crate) struct Message<'a> {
 struct Fields<'a> {
     #[serde(borrow, default)]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(borrow, default)]
     method: Option<&'a RawValue>,
@@ -32,6 +33,14 @@ struct Fields<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+}
+
+/// Reads a member that is there, so that an id of `null` is not taken for the lack of one, which
+/// would make a notification of the request.
+fn present<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Reads the envelope.
@@ -80,6 +89,28 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Message<'_>, (Fault, Option<String>)>
         return refuse("The member \"params\" must be an object.");
     }
     Ok(Message { id, method, params: fields.params })
+}
+
+/// Reads a message as rmcp will. rmcp answers what it can't read with plain text or not at all;
+/// that is for us to say.
+///
+/// # Errors
+/// -32700 for text that no JSON parser takes, such as half a surrogate pair; -32600 for a message
+/// of a shape that the protocol does not have.
+pub(crate) fn typed(bytes: &[u8]) -> Result<ClientJsonRpcMessage, Fault> {
+    use serde_json::error::Category;
+    serde_json::from_slice(bytes).map_err(|error| match error.classify() {
+        Category::Syntax | Category::Eof | Category::Io => {
+            Fault::parse(format!("The request is not valid JSON: {error}"))
+        }
+        Category::Data => Fault::invalid_request("Not a message of this protocol."),
+    })
+}
+
+/// The id that an outgoing answer is for; none if this is no answer.
+pub(crate) fn answered_id(message: &str) -> Option<&str> {
+    let fields: Fields<'_> = serde_json::from_str(message).ok()?;
+    fields.id.filter(|_| fields.method.is_none()).map(RawValue::get)
 }
 
 /// Why the text is not one object: not JSON at all, or JSON of another shape.

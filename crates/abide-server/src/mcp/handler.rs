@@ -6,10 +6,10 @@ use std::sync::Arc;
 use abide_core::{Owner, Progress, RawJson};
 use abide_engine::{Call, CallError, Engine};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, GetPromptRequestParams,
-    GetPromptResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    TASKS_EXTENSION_ID, Tool,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, CustomRequest, CustomResult,
+    ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
@@ -18,8 +18,21 @@ use tokio::sync::watch;
 
 use crate::limits;
 use crate::mcp::convert::{self, ProgressSender};
-use crate::mcp::reply::shown;
+use crate::mcp::reply::{PROTOCOL_VERSION, shown};
 use crate::server::Settings;
+
+/// Methods that rmcp knows and this server has. A request of one of them that it can't read comes
+/// to us as one of a method that it doesn't know.
+const READ_BY_RMCP: [&str; 8] = [
+    "initialize",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/read",
+];
 
 /// What clients are told about a tool.
 #[derive(Debug, Clone, Default)]
@@ -72,12 +85,18 @@ impl Handler {
         // This request's declaration, never an earlier one's: `cx.client_capabilities()` would
         // fall back to the session's.
         let capabilities = cx.meta.client_capabilities();
-        let may_be_task = capabilities.as_ref().is_some_and(declares_tasks);
-        let progress = cx.meta.get_progress_token().map(|token| {
-            let (sender, receiver) = watch::channel(Progress::default());
-            (sender, forward(cx.peer.clone(), ProgressSender::new(token), receiver))
-        });
-        let (progress, forward) = progress.unzip();
+        // A request of an older revision has no such declaration, whatever lies in its `_meta`.
+        let speaks_tasks =
+            cx.meta.protocol_version().is_some_and(|version| version.as_str() >= PROTOCOL_VERSION);
+        let may_be_task = speaks_tasks && capabilities.as_ref().is_some_and(declares_tasks);
+        let (progress, watched) = cx
+            .meta
+            .get_progress_token()
+            .map(|token| {
+                let (sender, receiver) = watch::channel(Progress::default());
+                (sender, Signs::new(token, receiver))
+            })
+            .unzip();
         let call = Call {
             owner: cx
                 .extensions
@@ -94,16 +113,9 @@ impl Handler {
             request_state: request.request_state,
             progress,
         };
-        let answer = match forward {
+        let answer = match watched {
             None => self.engine.call(call).await,
-            Some(forward) => {
-                let mut call = std::pin::pin!(self.engine.call(call));
-                tokio::select! {
-                    biased;
-                    answer = &mut call => answer,
-                    () = forward => call.await,
-                }
-            }
+            Some(signs) => tell(&cx.peer, signs, self.engine.call(call)).await,
         };
         match answer {
             Ok(answer) => convert::response(answer),
@@ -112,28 +124,53 @@ impl Handler {
     }
 }
 
-/// Tells a waiting caller how far the work is, and that it goes on.
-async fn forward(
-    peer: Peer<RoleServer>,
-    mut sender: ProgressSender,
-    mut progress: watch::Receiver<Progress>,
-) {
-    let mut alive = tokio::time::interval(limits::HEARTBEAT);
-    alive.tick().await;
-    let mut beats = 0u32;
+/// Waits for an answer and meanwhile tells the caller how far the work is, and that it goes on.
+/// A notification is either not begun or sent whole before the answer, so none comes after it.
+async fn tell<T>(peer: &Peer<RoleServer>, mut signs: Signs, answer: impl Future<Output = T>) -> T {
+    let mut answer = std::pin::pin!(answer);
     loop {
         let params = tokio::select! {
-            changed = progress.changed() => match changed {
-                Ok(()) => sender.said(progress.borrow_and_update().clone()),
-                Err(_) => return,
-            },
-            _ = alive.tick() => {
-                beats += 1;
-                sender.alive(limits::HEARTBEAT * beats)
-            }
+            biased;
+            answer = &mut answer => return answer,
+            params = signs.next() => params,
         };
+        let Some(params) = params else { return answer.await };
         if peer.notify_progress(params).await.is_err() {
-            return;
+            return answer.await;
+        }
+    }
+}
+
+/// Signs of life of one call.
+struct Signs {
+    sender: ProgressSender,
+    progress: watch::Receiver<Progress>,
+    alive: tokio::time::Interval,
+    beats: u32,
+}
+
+impl Signs {
+    fn new(token: ProgressToken, progress: watch::Receiver<Progress>) -> Self {
+        let first = tokio::time::Instant::now() + limits::HEARTBEAT;
+        Self {
+            sender: ProgressSender::new(token),
+            progress,
+            alive: tokio::time::interval_at(first, limits::HEARTBEAT),
+            beats: 0,
+        }
+    }
+
+    /// The next sign; none once nobody says anything any more.
+    async fn next(&mut self) -> Option<ProgressNotificationParam> {
+        tokio::select! {
+            changed = self.progress.changed() => {
+                changed.ok()?;
+                Some(self.sender.said(self.progress.borrow_and_update().clone()))
+            }
+            _ = self.alive.tick() => {
+                self.beats += 1;
+                Some(self.sender.alive(limits::HEARTBEAT * self.beats))
+            }
         }
     }
 }
@@ -239,6 +276,20 @@ impl ServerHandler for Handler {
         _cx: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         Err(ErrorData::invalid_params(format!("Unknown prompt: {}", shown(&request.name)), None))
+    }
+
+    /// Every method that is not rmcp's, and every request of rmcp's whose params it can't read.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        if READ_BY_RMCP.contains(&request.method.as_str()) {
+            let message = format!("The params of {} are missing or malformed.", request.method);
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let message = format!("Method not found: {}", shown(&request.method));
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 
     async fn call_tool(

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use rmcp::model::ProtocolVersion;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -25,7 +26,8 @@ const BASE64_SUFFIX: &str = "?=";
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Fault> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    if values.any(|other| other != value) {
+    // Two equal ones as well: what stands before us may have read either.
+    if values.next().is_some() {
         return Err(Fault::header_mismatch(format!("The header {name} is there more than once.")));
     }
     value
@@ -88,6 +90,22 @@ pub(crate) fn check(headers: &HeaderMap, method: &str, name: Option<&str>) -> Re
             )),
             Some(_) => Ok(()),
         },
+    }
+}
+
+/// Holds every request to one value a header, and to a version that is known at all.
+///
+/// # Errors
+/// -32020 for a header that is there twice, -32022 for an unknown version.
+pub(crate) fn check_singles(headers: &HeaderMap) -> Result<(), Fault> {
+    for name in [METHOD, NAME] {
+        single(headers, &name)?;
+    }
+    match single(headers, &VERSION)? {
+        Some(version) if !ProtocolVersion::KNOWN_VERSIONS.iter().any(|v| v.as_str() == version) => {
+            Err(Fault::unsupported_version(version))
+        }
+        _ => Ok(()),
     }
 }
 

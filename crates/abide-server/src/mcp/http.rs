@@ -25,7 +25,7 @@ use crate::mcp::envelope;
 use crate::mcp::handler::{Caller, Handler};
 use crate::mcp::headers;
 use crate::mcp::reply::Fault;
-use crate::mcp::surface::{Answered, Surface};
+use crate::mcp::surface::{Answered, Surface, Via};
 use crate::mcp::wire::Envelope;
 use crate::server::Server;
 
@@ -116,6 +116,8 @@ impl Endpoint {
         let body = read_body(body, settings.max_body_bytes).await?;
         let message = envelope::read(&body)
             .map_err(|(fault, id)| refused(&fault, id.as_deref().unwrap_or("null")))?;
+        headers::check_singles(&parts.headers)
+            .map_err(|fault| refused(&fault, message.id.unwrap_or("null")))?;
         if settings.lenient_headers {
             headers::fill_in(&mut parts.headers, &message);
         }
@@ -124,14 +126,10 @@ impl Endpoint {
         if message.id.is_some() && method.is_some_and(Surface::takes) {
             let owner = self.server.caller();
             let Answered { status, message } =
-                self.server.surface.answer(&message, &owner, Some(&parts.headers)).await;
+                self.server.surface.answer(&message, &owner, Via::Http(&parts.headers)).await;
             return Ok(json(status, settings.envelope.wrap(message)));
         }
-        // rmcp answers what it can't read with plain text; that is for us to say.
-        if let Err(error) = serde_json::from_slice::<serde_json::Value>(&body) {
-            let fault = Fault::parse(format!("The request is not valid JSON: {error}"));
-            return Err(refused(&fault, message.id.unwrap_or("null")));
-        }
+        envelope::typed(&body).map_err(|fault| refused(&fault, message.id.unwrap_or("null")))?;
         let is_call = method == Some("tools/call");
         let request = Request::from_parts(parts, Full::new(body.clone()));
         let response = into_axum(self.rmcp.handle(request).await);

@@ -7,6 +7,7 @@ pub(crate) mod handler;
 pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod members;
+pub(crate) mod opening;
 pub(crate) mod reply;
 pub(crate) mod stdio;
 pub(crate) mod surface;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_core::Owner;
 use rmcp::ServiceExt;
+use rmcp::transport::async_rw::AsyncRwTransport;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::io::{
@@ -16,8 +17,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::limits;
 use crate::mcp::envelope::{self, Message};
+use crate::mcp::opening::Opening;
 use crate::mcp::reply::Fault;
-use crate::mcp::surface::Surface;
+use crate::mcp::surface::{Surface, Via};
 use crate::server::Server;
 
 /// Bytes on their way between the lanes.
@@ -49,8 +51,14 @@ where
     let pump = tokio::spawn(pump(server.clone(), from_rmcp, lines.clone(), waiting.clone()));
     let rmcp = tokio::spawn(serve_rmcp(server.clone(), theirs));
 
-    let mut session =
-        Session { server, to_rmcp, lines, waiting: waiting.clone(), surface: TaskTracker::new() };
+    let mut session = Session {
+        server,
+        to_rmcp,
+        lines,
+        waiting: waiting.clone(),
+        surface: TaskTracker::new(),
+        opening: Opening::default(),
+    };
     let read = tokio::select! {
         read = session.read(BufReader::new(input)) => read,
         () = stop.cancelled() => Ok(()),
@@ -77,7 +85,11 @@ where
     written.map_or(Ok(()), |joined| joined.unwrap_or(Ok(())))
 }
 
-async fn serve_rmcp(server: Server, transport: DuplexStream) {
+async fn serve_rmcp(server: Server, pipe: DuplexStream) {
+    let (read, write) = tokio::io::split(pipe);
+    // Longer lines would be dropped without an answer; ours are bounded already.
+    let transport = AsyncRwTransport::new_server(read, write)
+        .with_max_line_length(server.settings.max_body_bytes.saturating_add(1));
     match server.handler.serve(transport).await {
         Ok(running) => {
             let _ = running.waiting().await;
@@ -93,6 +105,7 @@ struct Session {
     lines: mpsc::Sender<String>,
     waiting: Arc<Outstanding>,
     surface: TaskTracker,
+    opening: Opening,
 }
 
 impl Session {
@@ -119,18 +132,25 @@ impl Session {
         };
         if message.id.is_some() && message.method.as_deref().is_some_and(Surface::takes) {
             let (server, lines, line) = (self.server.clone(), self.lines.clone(), line.to_owned());
+            let via = Via::Stdio { older: self.opening == Opening::Older };
             // A slow answer must not hold up the next request.
             self.surface.spawn(async move {
                 let Ok(message) = envelope::read(&line) else { return };
                 let owner: Owner = server.caller();
-                let answered = server.surface.answer(&message, &owner, None).await;
+                let answered = server.surface.answer(&message, &owner, via).await;
                 let _ = lines.send(server.settings.envelope.wrap(answered.message)).await;
             });
             return Ok(());
         }
-        if let Err(error) = serde_json::from_slice::<serde_json::Value>(line) {
-            let fault = Fault::parse(format!("The request is not valid JSON: {error}"));
-            self.say(fault.to_json(message.id.unwrap_or("null"))).await;
+        let typed = match envelope::typed(line) {
+            Ok(typed) => typed,
+            Err(fault) => {
+                self.say(fault.to_json(message.id.unwrap_or("null"))).await;
+                return Ok(());
+            }
+        };
+        if !self.opening.lets_pass(&typed) {
+            tracing::debug!(method = message.method, "came before the session was opened");
             return Ok(());
         }
         self.waiting.note(&message);
@@ -207,10 +227,7 @@ async fn pump(
 ) {
     let mut from_rmcp = BufReader::new(from_rmcp).lines();
     while let Ok(Some(line)) = from_rmcp.next_line().await {
-        let answered = envelope::read(line.as_bytes())
-            .ok()
-            .filter(|message| message.method.is_none())
-            .and_then(|message| message.id.map(str::to_owned));
+        let answered = envelope::answered_id(&line).map(str::to_owned);
         if lines.send(server.settings.envelope.wrap(line)).await.is_err() {
             return;
         }
@@ -237,7 +254,7 @@ impl Outstanding {
 
         match (message.method.as_deref(), message.id) {
             (Some(_), Some(id)) => {
-                self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned());
+                self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(as_rmcp_writes(id));
             }
             // A cancelled request gets no answer.
             (Some("notifications/cancelled"), None) => {
@@ -254,7 +271,7 @@ impl Outstanding {
     }
 
     fn answered(&self, id: &str) {
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).remove(&as_rmcp_writes(id));
         self.changed.notify_waiters();
     }
 
@@ -269,4 +286,12 @@ impl Outstanding {
             changed.await;
         }
     }
+}
+
+/// An id in the one form that rmcp writes it in, whatever escapes it came with.
+fn as_rmcp_writes(id: &str) -> String {
+    id.parse::<i64>().map(|number| number.to_string()).unwrap_or_else(|_| {
+        serde_json::from_str::<String>(id)
+            .map_or_else(|_| id.to_owned(), |text| serde_json::Value::from(text).to_string())
+    })
 }

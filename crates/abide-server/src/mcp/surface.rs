@@ -28,6 +28,18 @@ pub(crate) struct Answered {
     pub(crate) message: String,
 }
 
+/// How a request came.
+#[derive(Clone, Copy)]
+pub(crate) enum Via<'a> {
+    /// With these headers.
+    Http(&'a HeaderMap),
+    /// As a line.
+    Stdio {
+        /// Whether the session was opened by `initialize`, as older revisions do.
+        older: bool,
+    },
+}
+
 #[derive(Deserialize)]
 struct Params<'a> {
     #[serde(borrow, default, rename = "_meta")]
@@ -62,15 +74,15 @@ impl Surface {
         method.starts_with("tasks/")
     }
 
-    /// Answers one request. `headers` are those of HTTP; other transports have none.
+    /// Answers one request.
     pub(crate) async fn answer(
         &self,
         message: &Message<'_>,
         owner: &Owner,
-        headers: Option<&HeaderMap>,
+        via: Via<'_>,
     ) -> Answered {
         let id = message.id.unwrap_or("null");
-        match self.result(message, owner, headers).await {
+        match self.result(message, owner, via).await {
             Ok(result) => Answered { status: StatusCode::OK, message: reply::result(id, &result) },
             Err(fault) => Answered { status: fault.status, message: fault.to_json(id) },
         }
@@ -80,10 +92,17 @@ impl Surface {
         &self,
         message: &Message<'_>,
         owner: &Owner,
-        headers: Option<&HeaderMap>,
+        via: Via<'_>,
     ) -> Result<String, Fault> {
         let method = message.method.as_deref().unwrap_or_default();
-        let version_header = headers.map(headers::version).transpose()?;
+        let (headers, version_header) = match via {
+            Via::Http(headers) => (Some(headers), Some(headers::version(headers)?)),
+            Via::Stdio { .. } => (None, None),
+        };
+        let older = match via {
+            Via::Http(_) => version_header.is_some_and(|version| version < PROTOCOL_VERSION),
+            Via::Stdio { older } => older,
+        };
         let params: Params<'_> = serde_json::from_str(message.params.map_or("{}", RawValue::get))
             .map_err(|error| {
             Fault::malformed_meta(format!("The params are malformed: {error}"))
@@ -94,7 +113,7 @@ impl Surface {
             let name = task_id.as_ref().and_then(|id| id.as_deref().ok());
             headers::check(headers, method, name.filter(|_| known))?;
         }
-        let declared = check_meta(params.meta, version_header)?;
+        let declared = check_meta(params.meta, version_header, older)?;
         if !known {
             return Err(Fault::method_not_found(method));
         }
@@ -126,7 +145,11 @@ impl Surface {
 /// Checks the request's `_meta`; says whether it declares the Tasks extension. What earlier
 /// requests declared counts for nothing, nor does the legacy `tasks` capability
 /// (`sep-2663-legacy-capability-treated-as-non-declaring`).
-fn check_meta(meta: Option<&RawValue>, version_header: Option<&str>) -> Result<bool, Fault> {
+fn check_meta(
+    meta: Option<&RawValue>,
+    version_header: Option<&str>,
+    older: bool,
+) -> Result<bool, Fault> {
     let meta = meta.and_then(|raw| serde_json::from_str::<Meta<'_>>(raw.get()).ok());
     let version = meta
         .as_ref()
@@ -138,7 +161,7 @@ fn check_meta(meta: Option<&RawValue>, version_header: Option<&str>) -> Result<b
         .and_then(|raw| serde_json::from_str::<Capabilities<'_>>(raw.get()).ok());
     let (Some(version), Some(capabilities)) = (version, capabilities) else {
         // A client of an older revision has no such fields, and can't declare the extension.
-        if version_header.is_some_and(|version| version < PROTOCOL_VERSION) {
+        if older {
             return Ok(false);
         }
         return Err(Fault::malformed_meta(

@@ -188,7 +188,9 @@ impl Runner {
                 return Err(ack);
             }
         };
+        // Nobody needs them any more, and there may be many of us.
         self.env = Vec::new();
+        self.job.argv = Vec::new();
         let pid = i32::try_from(child.id()).unwrap_or(0);
         if let Some(identity) = Identity::of(pid)
             && let Err(error) = lock::say_job(&mut self.lock, identity)

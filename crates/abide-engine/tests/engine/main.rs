@@ -1,0 +1,8 @@
+//! The engine over a real SQLite file: time, races, faults, and how work is stopped.
+
+mod faults;
+mod harness;
+mod promotion;
+mod restart;
+mod stopping;
+mod time;
