@@ -48,6 +48,7 @@ fn tool(config: &ToolConfig) -> Result<Tool, Failure> {
             timeout_ms: config.timeout.map(millis),
             keep_ms: config.keep.map(millis),
             poll_interval_ms: millis(config.poll),
+            on_restart: config.on_restart,
         },
         concurrency: config.concurrency,
         queue: config.queue,

@@ -36,6 +36,9 @@ pub enum Outcome {
     Failed(RpcError),
     /// Because it was told to stop; all of it has stopped.
     Stopped,
+    /// It could not be taken up again; what is left of it has been stopped. The error says what
+    /// happened.
+    Lost(RpcError),
 }
 
 /// Why work is told to stop.
@@ -133,4 +136,35 @@ pub trait Backend: Send + Sync + 'static {
     /// Does the work. When [`WorkContext::stopped`] resolves, it stops all of the work and then
     /// returns [`Outcome::Stopped`], or the result that came first.
     fn run(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome>;
+
+    /// Whether work goes on without this process, so that [`Backend::resume`] can take it up
+    /// again after a restart. Dropping the future of such work leaves the work running.
+    fn outlives(&self) -> bool {
+        false
+    }
+
+    /// Takes up the work of an earlier process, running or finished, as if it had been begun by
+    /// [`Backend::run`]; [`Outcome::Lost`] if there is nothing to take up. By default there never
+    /// is.
+    fn resume(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome> {
+        let _ = (work, context);
+        Box::pin(async {
+            Outcome::Lost(RpcError::internal(
+                "interrupted",
+                "The server stopped while the work was running, and the work stopped with it. \
+                 Call the tool again if it is safe to repeat.",
+            ))
+        })
+    }
+
+    /// Stops what is left of the work of an earlier process and forgets it.
+    fn discard(&self, work: Work) -> BoxFuture<'static, ()> {
+        let _ = work;
+        Box::pin(async {})
+    }
+
+    /// The task is no more: what was kept for it can go.
+    fn forget(&self, task: &TaskId) {
+        let _ = task;
+    }
 }

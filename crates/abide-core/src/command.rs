@@ -77,6 +77,21 @@ pub enum Command {
         /// What happened, as the task's error.
         error: RpcError,
     },
+    /// Another worker takes the claim of a worker that is gone, with the work as it is.
+    TakeOver {
+        /// The fencing number of the claim that is taken over.
+        from: Fence,
+        /// The new worker.
+        worker: WorkerId,
+    },
+    /// The work was interrupted, nothing of it is left, and it may begin again. It fails instead
+    /// if it must not be repeated, or not once more.
+    Requeue {
+        /// The claim's fencing number.
+        fence: Fence,
+        /// What happened, as the task's error if it fails.
+        error: RpcError,
+    },
     /// The queue has moved.
     Position {
         /// How many are ahead of this task now.
@@ -91,6 +106,8 @@ pub enum Command {
 pub enum Effect {
     /// Begin the work.
     Start,
+    /// The task waits for a slot again.
+    Requeued,
     /// Stop the work.
     Stop(WhyStopping),
     /// Hand this response to the job.

@@ -31,5 +31,5 @@ pub use json::{JsonError, RawJson};
 pub use record::{CorruptRecord, Record};
 pub use state::{Outstanding, Settled, SettledAs, State, Status, WhyStopping};
 pub use store::{Applied, Authority, Health, Store, StoreError, Sweep};
-pub use task::{NewTask, Policy, Start, Task};
+pub use task::{NewTask, OnRestart, Policy, Start, Task};
 pub use time::Timestamp;

@@ -11,7 +11,7 @@ use crate::error::RpcError;
 use crate::id::{Fence, InputKey, Owner, TaskId, ToolName, WorkerId};
 use crate::json::RawJson;
 use crate::state::{Outstanding, Settled, SettledAs, State, WhyStopping};
-use crate::task::{Policy, Task};
+use crate::task::{OnRestart, Policy, Task};
 use crate::time::Timestamp;
 
 /// What the store holds is not a task. Nothing is guessed; the row is left as it is.
@@ -53,6 +53,10 @@ pub struct Record {
     pub keep_ms: Option<i64>,
     /// [`Policy::poll_interval_ms`].
     pub poll_interval_ms: i64,
+    /// [`Policy::on_restart`]: `reattach`, `rerun` or `fail`.
+    pub on_restart: String,
+    /// `rerun`: how often the work may begin in all.
+    pub max_attempts: Option<i64>,
     /// [`Task::status_message`].
     pub status_message: Option<String>,
     /// [`Task::attempts`].
@@ -123,6 +127,16 @@ impl From<&Task> for Record {
             timeout_ms: task.policy.timeout_ms.map(clamp),
             keep_ms: task.policy.keep_ms.map(clamp),
             poll_interval_ms: clamp(task.policy.poll_interval_ms),
+            on_restart: match task.policy.on_restart {
+                OnRestart::Reattach => "reattach",
+                OnRestart::Rerun { .. } => "rerun",
+                OnRestart::Fail => "fail",
+            }
+            .to_owned(),
+            max_attempts: match task.policy.on_restart {
+                OnRestart::Rerun { max_attempts } => Some(i64::from(max_attempts)),
+                OnRestart::Reattach | OnRestart::Fail => None,
+            },
             status_message: task.status_message.clone(),
             attempts: i64::from(task.attempts),
             fence: clamp(task.fence.0),
@@ -214,6 +228,15 @@ fn read(record: Record) -> Result<Task, String> {
             timeout_ms: record.timeout_ms.map(|ms| unsigned("timeout_ms", ms)).transpose()?,
             keep_ms: record.keep_ms.map(|ms| unsigned("keep_ms", ms)).transpose()?,
             poll_interval_ms: unsigned("poll_interval_ms", record.poll_interval_ms)?,
+            on_restart: match (record.on_restart.as_str(), record.max_attempts) {
+                ("reattach", None) => OnRestart::Reattach,
+                ("rerun", Some(max)) if max > 0 => OnRestart::Rerun {
+                    max_attempts: u32::try_from(max)
+                        .map_err(|error| text("max_attempts", &error))?,
+                },
+                ("fail", None) => OnRestart::Fail,
+                other => return Err(format!("unknown on_restart {other:?}")),
+            },
         },
         created_at: Timestamp::from_millis(record.created_at),
         last_updated_at: Timestamp::from_millis(record.last_updated_at),

@@ -35,8 +35,8 @@ pub struct Applied {
 /// What one pass of the sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// Terminal tasks past their end that were deleted.
-    pub deleted: u64,
+    /// Terminal tasks past their end that were deleted, with their tools.
+    pub deleted: Vec<(TaskId, ToolName)>,
     /// Tasks still at work whose promise runs out, to be extended.
     pub extend: Vec<TaskId>,
     /// Whether the batch was full, so that another pass is due at once.
@@ -154,6 +154,39 @@ pub trait Store: Send + Sync + 'static {
         after: Option<TaskId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Arc<Task>>, StoreError>>;
+
+    /// Which of `ids` are tasks, in any state and of any owner.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    fn existing(&self, ids: Vec<TaskId>) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>>;
+
+    /// Says that `worker` lives, and that its claims hold until `until`. A worker that has said
+    /// nothing, or whose time has passed, is gone.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    fn heartbeat(
+        &self,
+        worker: WorkerId,
+        until: Timestamp,
+    ) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// The claimed tasks whose worker is gone at `now`, by id, at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], [`StoreError::Unavailable`].
+    fn orphans(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Task>>, StoreError>>;
+
+    /// Says that `worker` is done: it is gone from now on.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    fn retire(&self, worker: WorkerId) -> BoxFuture<'_, Result<(), StoreError>>;
 
     /// Deletes at most `limit` ended tasks whose promise has run out at `now`, and names at most
     /// `limit` others whose promise runs out by `horizon` although they have not ended.

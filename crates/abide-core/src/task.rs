@@ -18,6 +18,8 @@ pub struct Policy {
     pub keep_ms: Option<u64>,
     /// The suggested time between two polls, in milliseconds.
     pub poll_interval_ms: u64,
+    /// What becomes of the task when its worker is gone.
+    pub on_restart: OnRestart,
 }
 
 impl Policy {
@@ -28,8 +30,28 @@ impl Policy {
             timeout_ms: self.timeout_ms.map(|ms| ms.min(MAX_PERIOD_MS)),
             keep_ms: self.keep_ms.map(|ms| ms.min(MAX_PERIOD_MS)),
             poll_interval_ms: self.poll_interval_ms.clamp(1, MAX_PERIOD_MS),
+            on_restart: match self.on_restart {
+                OnRestart::Rerun { max_attempts } => {
+                    OnRestart::Rerun { max_attempts: max_attempts.max(1) }
+                }
+                other => other,
+            },
         }
     }
+}
+
+/// What becomes of a task whose worker is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OnRestart {
+    /// The work runs on without its worker, and is taken up again.
+    Reattach,
+    /// The work is safe to repeat: what is left of it is stopped, and it begins again.
+    Rerun {
+        /// How often it may begin in all, the first time included; at least 1.
+        max_attempts: u32,
+    },
+    /// What is left of the work is stopped, and the task fails with an honest message.
+    Fail,
 }
 
 /// What a task is created from.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::{Command, Effect, Refusal, Transition};
 use crate::error::RpcError;
-use crate::id::{Fence, InputKey};
+use crate::id::{Fence, InputKey, WorkerId};
 use crate::json::RawJson;
 use crate::limits;
 use crate::state::{Outstanding, Settled, SettledAs, State, WhyStopping};
-use crate::task::{Task, queue_message};
+use crate::task::{OnRestart, Task, queue_message};
 use crate::time::Timestamp;
 
 impl Task {
@@ -57,6 +57,14 @@ impl Task {
                 self.check(fence)?;
                 let message = limits::bounded_message(&error.message);
                 Ok(self.end(State::Failed { error }, Some(message), now))
+            }
+            Command::TakeOver { from, worker } => {
+                self.check(from)?;
+                Ok(self.take_over(worker, now))
+            }
+            Command::Requeue { fence, error } => {
+                self.check(fence)?;
+                self.requeue(error, now)
             }
             Command::Stopped { fence } => {
                 self.check(fence)?;
@@ -139,6 +147,42 @@ impl Task {
         next.status_message = Some(message);
         next.promise(now);
         next.changed(now, vec![Effect::Stop(why), Effect::Deadline(None)])
+    }
+
+    /// The same work under another worker: only the claim changes.
+    fn take_over(&self, by: WorkerId, now: Timestamp) -> Transition {
+        let mut next = self.clone();
+        next.fence = next.fence.next();
+        match &mut next.state {
+            State::Working { worker, .. }
+            | State::InputRequired { worker, .. }
+            | State::Stopping { worker, .. } => *worker = by,
+            _ => {}
+        }
+        next.changed(now, Vec::new())
+    }
+
+    fn requeue(&self, error: RpcError, now: Timestamp) -> Result<Transition, Refusal> {
+        if matches!(self.state, State::Stopping { .. }) {
+            return Err(Refusal::Stopping);
+        }
+        let max = match self.policy.on_restart {
+            OnRestart::Rerun { max_attempts } => max_attempts,
+            OnRestart::Reattach | OnRestart::Fail => 0,
+        };
+        if self.attempts >= max {
+            let message = limits::bounded_message(&error.message);
+            return Ok(self.end(State::Failed { error }, Some(message), now));
+        }
+        let mut next = self.clone();
+        next.withdraw_all();
+        next.state = State::Queued;
+        next.status_message = Some(format!(
+            "Interrupted; queued to run again (attempt {} of {max}).",
+            self.attempts.saturating_add(1)
+        ));
+        next.promise(now);
+        Ok(next.changed(now, vec![Effect::Deadline(None), Effect::Requeued]))
     }
 
     fn stopped(&self, now: Timestamp) -> Result<Transition, Refusal> {

@@ -3,8 +3,8 @@
 mod common;
 
 use abide_core::{
-    Command, Effect, Fence, Policy, Refusal, RpcError, SettledAs, Start, State, Status, Task,
-    Timestamp, Transition, WhyStopping, limits,
+    Command, Effect, Fence, OnRestart, Policy, Refusal, RpcError, SettledAs, Start, State, Status,
+    Task, Timestamp, Transition, WhyStopping, limits,
 };
 use common::{at, json, key, next, task, worker};
 
@@ -65,21 +65,23 @@ fn column(command: &Command) -> usize {
         Command::Interrupt { .. } => 10,
         Command::Position { .. } => 11,
         Command::Extend => 12,
+        Command::TakeOver { .. } => 13,
+        Command::Requeue { .. } => 14,
     }
 }
 
 /// One row a state, one column a command. The fence is right wherever there is one, the one open
 /// request is the one that is answered or withdrawn, and the deadline has passed.
 #[rustfmt::skip]
-const TABLE: [[Cell; 13]; 7] = [
-    //                 Answer       Cancel         Claim        Say                 Ask                 Withdraw     Complete       Fail        Stopped        TimeUp        Interrupt   Position    Extend
-    /* queued    */ [Same,        To(CANCELLED), To(WORKING), Stale,              Stale,              Stale,       Stale,         Stale,      Stale,         Stale,        Stale,      To(QUEUED), To(QUEUED)],
-    /* working   */ [Same,        To(STOPPING),  NotQueued,   To(WORKING),        To(INPUT_REQUIRED), Same,        To(COMPLETED), To(FAILED), NotStopping,   To(STOPPING), To(FAILED), NotQueued,  To(WORKING)],
-    /* input     */ [To(WORKING), To(STOPPING),  NotQueued,   To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(WORKING), To(COMPLETED), To(FAILED), NotStopping,   Same,         To(FAILED), NotQueued,  To(INPUT_REQUIRED)],
-    /* stopping  */ [Same,        Same,          NotQueued,   To(STOPPING),       Cell::Stopping,     Same,        To(COMPLETED), To(FAILED), To(CANCELLED), Same,         To(FAILED), NotQueued,  To(STOPPING)],
-    /* completed */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same],
-    /* failed    */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same],
-    /* cancelled */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same],
+const TABLE: [[Cell; 15]; 7] = [
+    //                 Answer       Cancel         Claim        Say                 Ask                 Withdraw     Complete       Fail        Stopped        TimeUp        Interrupt   Position    Extend    TakeOver    Requeue
+    /* queued    */ [Same,        To(CANCELLED), To(WORKING), Stale,              Stale,              Stale,       Stale,         Stale,      Stale,         Stale,        Stale,      To(QUEUED), To(QUEUED), Stale,       Stale],
+    /* working   */ [Same,        To(STOPPING),  NotQueued,   To(WORKING),        To(INPUT_REQUIRED), Same,        To(COMPLETED), To(FAILED), NotStopping,   To(STOPPING), To(FAILED), NotQueued,  To(WORKING), To(WORKING), To(QUEUED)],
+    /* input     */ [To(WORKING), To(STOPPING),  NotQueued,   To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(WORKING), To(COMPLETED), To(FAILED), NotStopping,   Same,         To(FAILED), NotQueued,  To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(QUEUED)],
+    /* stopping  */ [Same,        Same,          NotQueued,   To(STOPPING),       Cell::Stopping,     Same,        To(COMPLETED), To(FAILED), To(CANCELLED), Same,         To(FAILED), NotQueued,  To(STOPPING), To(STOPPING), Cell::Stopping],
+    /* completed */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same, Ended, Ended],
+    /* failed    */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same, Ended, Ended],
+    /* cancelled */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,        Ended,      NotQueued,  Same, Ended, Ended],
 ];
 
 /// The task after `command`, which may be refused.
@@ -88,7 +90,12 @@ fn after(task: &Task, command: Command, now: Timestamp) -> Task {
 }
 
 fn policy() -> Policy {
-    Policy { timeout_ms: Some(TIMEOUT_MS), keep_ms: Some(5_000), poll_interval_ms: 1_000 }
+    Policy {
+        timeout_ms: Some(TIMEOUT_MS),
+        keep_ms: Some(5_000),
+        poll_interval_ms: 1_000,
+        on_restart: OnRestart::Rerun { max_attempts: 2 },
+    }
 }
 
 fn queued() -> Task {
@@ -147,6 +154,8 @@ fn commands() -> Vec<Command> {
         Command::Interrupt { fence: FENCE, error: failing() },
         Command::Position { ahead: 1 },
         Command::Extend,
+        Command::TakeOver { from: FENCE, worker: worker() },
+        Command::Requeue { fence: FENCE, error: failing() },
     ]
 }
 
@@ -172,7 +181,7 @@ fn every_command_in_every_state() {
         tasks.iter().map(|task| row(task.state())).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5, 6]
     );
-    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
+    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..15).collect::<Vec<_>>());
     for task in &tasks {
         for command in &commands {
             let found = cell(&task.apply(command.clone(), NOW));
@@ -193,6 +202,8 @@ fn a_wrong_fence_is_refused_in_every_state() {
         Command::Stopped { .. } => Some(Command::Stopped { fence }),
         Command::TimeUp { .. } => Some(Command::TimeUp { fence }),
         Command::Interrupt { error, .. } => Some(Command::Interrupt { fence, error }),
+        Command::TakeOver { worker, .. } => Some(Command::TakeOver { from: fence, worker }),
+        Command::Requeue { error, .. } => Some(Command::Requeue { fence, error }),
         Command::Answer { .. }
         | Command::Cancel
         | Command::Claim { .. }

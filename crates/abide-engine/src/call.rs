@@ -5,13 +5,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_core::{
-    NewTask, Outcome, Owner, Prepare, Prepared, Progress, RawJson, RpcError, Start, StopReason,
-    StoreError, Task, Work, limits,
+    NewTask, OnRestart, Outcome, Owner, Policy, Prepare, Prepared, Progress, RawJson, RpcError,
+    Start, State, StopReason, StoreError, Task, Work, limits,
 };
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
+use crate::context::Context;
+use crate::effects::stop_reason;
 use crate::engine::{Engine, Inner, ToolState};
+use crate::recovery::work;
 use crate::run::{Phase, Run};
 use crate::supervise::{plain, plain_stop};
 use crate::tool::TaskSupport;
@@ -224,7 +227,11 @@ impl Inner {
         }
         let start = Start::Claimed { worker: self.worker.clone(), since: run.since };
         let task = Task::create(new, start, self.clock.now());
-        match self.store.create(task, None).await {
+        let created = match self.hold_lease().await {
+            Ok(()) => self.store.create(task, None).await,
+            Err(error) => Err(error),
+        };
+        match created {
             Ok(task) => {
                 *phase = Phase::Durable(task.fence());
                 run.take_deadline(&task, task.deadline());
@@ -244,6 +251,7 @@ impl Inner {
         new: NewTask,
         slot: OwnedSemaphorePermit,
     ) -> Result<Answer, CallError> {
+        self.hold_lease().await?;
         let now = self.clock.now();
         let start = Start::Claimed { worker: self.worker.clone(), since: now };
         let task = self.store.create(Task::create(new, start, now), None).await?;
@@ -307,7 +315,8 @@ impl Inner {
         let now = self.clock.now();
         let deadline = new.policy.timeout_ms.map(|timeout| now.plus_millis(timeout));
         let (phase, outcome) = plain();
-        let run = Run::new(new.id, new.tool.clone(), may_be_task, now, deadline, phase);
+        let outlives = outlives(state, new.policy);
+        let run = Run::new(new.id, new.tool.clone(), may_be_task, now, deadline, outlives, phase);
         let work = Work {
             task_id: new.id,
             owner: new.owner,
@@ -315,25 +324,50 @@ impl Inner {
             arguments: new.arguments,
             attempt: 1,
         };
-        self.start(state.tool.backend.clone(), work, run.clone(), slot);
+        let context = self.context(&run);
+        self.start(state.tool.backend.run(work, context), run.clone(), Some(slot));
         (run, outcome)
     }
 
     /// Starts the work of a task that this engine has claimed.
     pub(crate) fn start_durable(self: &Arc<Self>, task: Arc<Task>, slot: OwnedSemaphorePermit) {
         let Some(state) = self.tools.get(task.tool()) else { return };
-        let phase = Phase::Durable(task.fence());
-        let now = self.clock.now();
-        let run = Run::new(*task.id(), task.tool().clone(), true, now, task.deadline(), phase);
-        let work = Work {
-            task_id: *task.id(),
-            owner: task.owner().clone(),
-            tool: task.tool().clone(),
-            arguments: task.arguments().clone(),
-            attempt: task.attempts(),
-        };
-        self.start(state.tool.backend.clone(), work, run, slot);
+        let run = self.durable_run(state, &task);
+        let context = self.context(&run);
+        self.start(state.tool.backend.run(work(&task), context), run, Some(slot));
     }
+
+    /// Takes up the work of a task that this engine has taken over.
+    pub(crate) fn resume(self: &Arc<Self>, task: Arc<Task>, slot: Option<OwnedSemaphorePermit>) {
+        let Some(state) = self.tools.get(task.tool()) else { return };
+        let run = self.durable_run(state, &task);
+        if let State::Stopping { why, .. } = task.state() {
+            run.stop(stop_reason(*why));
+        }
+        let context = self.context(&run);
+        self.start(state.tool.backend.resume(work(&task), context), run, slot);
+    }
+
+    fn durable_run(&self, state: &ToolState, task: &Task) -> Arc<Run> {
+        Run::new(
+            *task.id(),
+            task.tool().clone(),
+            true,
+            self.clock.now(),
+            task.deadline(),
+            outlives(state, task.policy()),
+            Phase::Durable(task.fence()),
+        )
+    }
+
+    fn context(self: &Arc<Self>, run: &Arc<Run>) -> Arc<Context> {
+        Arc::new(Context { inner: self.clone(), run: run.clone() })
+    }
+}
+
+/// Whether the work of a task with this policy goes on without this process.
+fn outlives(state: &ToolState, policy: Policy) -> bool {
+    policy.on_restart == OnRestart::Reattach && state.tool.backend.outlives()
 }
 
 /// Checks the arguments' size, kind and schema.
@@ -366,7 +400,9 @@ async fn plain_answer(
         }
         Ok(Outcome::Completed(result)) => Ok(Answer::Result(result)),
         Ok(Outcome::Failed(error)) => Err(CallError::Rpc(error)),
-        Ok(Outcome::Stopped) | Err(_) => Err(CallError::Rpc(plain_stop(run.stop_reason()))),
+        Ok(Outcome::Stopped | Outcome::Lost(_)) | Err(_) => {
+            Err(CallError::Rpc(plain_stop(run.stop_reason())))
+        }
     }
 }
 

@@ -59,12 +59,13 @@ impl Inner {
         for effect in effects {
             match effect {
                 Effect::Start => {}
+                Effect::Requeued => {
+                    if let Some(tool) = self.tools.get(task.tool()) {
+                        tool.wake.notify_one();
+                    }
+                }
                 Effect::Stop(why) => {
-                    let reason = match why {
-                        WhyStopping::Cancel => StopReason::Cancelled,
-                        WhyStopping::Timeout => StopReason::TimedOut,
-                    };
-                    self.stop_run(task, reason);
+                    self.stop_run(task, stop_reason(*why));
                 }
                 Effect::Deliver(key, response) => {
                     if let Some(run) = &run {
@@ -92,11 +93,19 @@ impl Inner {
             task = %task.id(), tool = %task.tool(), status = status.as_str(),
             attempts = task.attempts(), "task ended"
         );
-        // A task that ended without having run was queued: those behind it move up.
-        if task.attempts() == 0
+        // A task that ended while no work of it was here was queued: those behind it move up.
+        if self.find_run(task.id()).is_none()
             && let Some(tool) = self.tools.get(task.tool())
         {
             tool.moved.notify_one();
         }
+    }
+}
+
+/// Why work of a task that is being stopped is told to stop.
+pub(crate) fn stop_reason(why: WhyStopping) -> StopReason {
+    match why {
+        WhyStopping::Cancel => StopReason::Cancelled,
+        WhyStopping::Timeout => StopReason::TimedOut,
     }
 }

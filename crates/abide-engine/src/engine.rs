@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_core::{
     Authority, Clock, Command, Health, InputKey, Owner, RawJson, StopReason, Store, StoreError,
-    Task, TaskId, ToolName, WorkerId,
+    Task, TaskId, Timestamp, ToolName, WorkerId,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -25,11 +25,14 @@ const STOP_PATIENCE: Duration = Duration::from_secs(30);
 pub struct Options {
     /// How often ended tasks whose time is over are deleted.
     pub sweep_every: Duration,
+    /// How long this engine's claims hold after its last sign of life. Another engine on the same
+    /// store takes over after that.
+    pub lease: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { sweep_every: Duration::from_secs(60) }
+        Self { sweep_every: Duration::from_secs(60), lease: Duration::from_secs(15) }
     }
 }
 
@@ -96,8 +99,12 @@ pub(crate) struct Inner {
     pub(crate) tools: HashMap<ToolName, ToolState>,
     pub(crate) options: Options,
     runs: Mutex<Runs>,
+    /// Until when this engine's claims hold, as far as it has said so.
+    pub(crate) leased_until: Mutex<Option<Timestamp>>,
     /// No new work from here on.
     pub(crate) closing: CancellationToken,
+    /// All work has ended or was let go; its claims need not hold any more.
+    pub(crate) released: CancellationToken,
     /// Waiting for the store is over.
     pub(crate) abandoned: CancellationToken,
     /// Everything that must have ended before the store is closed.
@@ -137,6 +144,8 @@ impl Engine {
             tools,
             options,
             runs: Mutex::default(),
+            leased_until: Mutex::default(),
+            released: CancellationToken::new(),
             closing: CancellationToken::new(),
             abandoned: CancellationToken::new(),
             tracker: TaskTracker::new(),
@@ -147,6 +156,8 @@ impl Engine {
             inner.tracker.spawn(inner.clone().tell_positions(name.clone()));
         }
         inner.tracker.spawn(inner.clone().sweep_for_ever());
+        // Not tracked: it ends after everything else has.
+        tokio::spawn(inner.clone().keep_lease());
         Ok(Self(inner))
     }
 
@@ -192,18 +203,30 @@ impl Engine {
         Ok(())
     }
 
+    /// Which of `ids` are tasks, whoever owns them: for backends that clean up.
+    ///
+    /// # Errors
+    /// [`EngineError::Store`].
+    pub async fn existing(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, EngineError> {
+        Ok(self.0.store.existing(ids).await?)
+    }
+
     /// Whether writes reach the disk.
     #[must_use]
     pub fn health(&self) -> Health {
         self.0.store.health()
     }
 
-    /// Takes no more calls, gives running work `grace` to end by itself, then stops it and commits
-    /// what became of it. Queued tasks stay queued. Tasks can still be read.
+    /// Takes no more calls and lets go of tasks whose work outlives the server. Other work has
+    /// `grace` to end by itself; then it is stopped, and what became of it is committed. Queued
+    /// tasks stay queued. Tasks can still be read.
     pub async fn drain(&self, grace: Duration) -> Remaining {
         let inner = &self.0;
         inner.closing.cancel();
         inner.tracker.close();
+        for run in inner.all_runs().iter().filter(|run| run.outlives) {
+            run.let_go.cancel();
+        }
         if tokio::time::timeout(grace, inner.tracker.wait()).await.is_err() {
             let runs = inner.all_runs();
             tracing::info!(running = runs.len(), "stopping the work that is still running");
@@ -221,6 +244,11 @@ impl Engine {
     pub async fn close(&self) {
         self.0.closing.cancel();
         self.0.abandoned.cancel();
+        self.0.released.cancel();
+        // So that a successor need not wait for the lease to run out.
+        if let Err(error) = self.0.store.retire(self.0.worker.clone()).await {
+            tracing::warn!(%error, "the lease could not be given back; it will run out");
+        }
         self.0.store.close().await;
     }
 
@@ -261,6 +289,14 @@ impl Inner {
         } else if task.state().worker() == Some(&self.worker) {
             runs.early_stops.insert(*task.id(), reason);
         }
+    }
+
+    pub(crate) fn forget_early_stop(&self, id: &TaskId) {
+        self.runs().early_stops.remove(id);
+    }
+
+    pub(crate) fn has_runs(&self) -> bool {
+        !self.runs().by_id.is_empty()
     }
 
     fn all_runs(&self) -> Vec<Arc<Run>> {

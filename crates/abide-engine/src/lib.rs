@@ -11,6 +11,7 @@ mod effects;
 mod engine;
 mod handler;
 mod input;
+mod lease;
 mod outcome;
 mod queue;
 mod recovery;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{Authority, Command, StoreError, ToolName};
+use abide_core::{Applied, Authority, Command, StoreError, ToolName};
 use futures::future::join_all;
 
 use crate::engine::Inner;
@@ -28,8 +28,7 @@ impl Inner {
                     () = self.closing.cancelled() => return,
                 };
                 let Ok(slot) = slot else { return };
-                let now = self.clock.now();
-                match self.store.claim_next(name.clone(), self.worker.clone(), now).await {
+                match self.claim_next(&name).await {
                     Ok(Some(claimed)) => {
                         self.start_durable(claimed.task, slot);
                         state.moved.notify_one();
@@ -46,6 +45,11 @@ impl Inner {
                 }
             }
         }
+    }
+
+    async fn claim_next(&self, tool: &ToolName) -> Result<Option<Applied>, StoreError> {
+        self.hold_lease().await?;
+        self.store.claim_next(tool.clone(), self.worker.clone(), self.clock.now()).await
     }
 
     /// Keeps the status messages of queued tasks true.

@@ -1,35 +1,25 @@
-//! What a start finds of a former process.
+//! What becomes of tasks whose worker is gone: taken up again, begun again, or failed honestly.
 
 use std::sync::Arc;
 
-use abide_core::{Authority, Command, RpcError, State, StoreError, Task, TaskId};
+use abide_core::{
+    Authority, Command, OnRestart, Refusal, RpcError, State, StoreError, Task, TaskId, Work,
+};
 use futures::future::join_all;
 
 use crate::engine::Inner;
 
-/// Tasks that are settled in one go.
+/// Tasks that are looked at in one go.
 const BATCH: u32 = 256;
 
 impl Inner {
-    /// Settles every task that a former process left unfinished: what was running has failed, with
-    /// an honest message; what was queued stays queued.
+    /// Settles every task that a former process left unfinished: claimed ones by what their tool
+    /// says; queued ones stay queued, unless their tool is gone.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let mut after: Option<TaskId> = None;
-        let (mut interrupted, mut queued) = (0usize, 0usize);
-        loop {
-            let tasks = self.store.unfinished(after, BATCH).await?;
-            let Some(last) = tasks.last() else { break };
-            after = Some(*last.id());
-            let settled = join_all(tasks.iter().map(|task| self.settle(task))).await;
-            for outcome in settled {
-                match outcome? {
-                    Settled::Interrupted => interrupted += 1,
-                    Settled::Queued => queued += 1,
-                }
-            }
-        }
-        if interrupted + queued > 0 {
-            tracing::info!(interrupted, queued, "settled what a former process left unfinished");
+        let taken_over = self.take_over_orphans().await?;
+        let queued = self.look_through_queue().await?;
+        if taken_over + queued > 0 {
+            tracing::info!(taken_over, queued, "found tasks that a former process left unfinished");
         }
         for state in self.tools.values() {
             state.wake.notify_one();
@@ -37,32 +27,99 @@ impl Inner {
         Ok(())
     }
 
-    async fn settle(&self, task: &Arc<Task>) -> Result<Settled, StoreError> {
-        let (fence, error) = match task.state() {
-            State::Queued if self.tools.contains_key(task.tool()) => return Ok(Settled::Queued),
-            State::Queued => {
-                let claim = Command::Claim { worker: self.worker.clone() };
-                let claimed = self.apply(*task.id(), Authority::Engine, claim).await?;
-                let message = format!(
-                    "The tool {:?} is no longer offered by this server; the queued call was not \
-                     started.",
-                    task.tool().as_str()
-                );
-                (claimed.task.fence(), RpcError::internal("tool_gone", message))
+    async fn look_through_queue(self: &Arc<Self>) -> Result<usize, StoreError> {
+        let mut after: Option<TaskId> = None;
+        let mut queued = 0;
+        loop {
+            let tasks = self.store.unfinished(after, BATCH).await?;
+            let Some(last) = tasks.last() else { return Ok(queued) };
+            after = Some(*last.id());
+            let waiting = tasks.iter().filter(|task| matches!(task.state(), State::Queued));
+            let (offered, gone): (Vec<_>, Vec<_>) =
+                waiting.partition(|task| self.tools.contains_key(task.tool()));
+            queued += offered.len();
+            for refused in join_all(gone.into_iter().map(|task| self.refuse(task))).await {
+                refused?;
             }
-            _ => {
-                let message = "The server stopped unexpectedly while the work was running. The \
-                               work may be unfinished, and what it started may still be running. \
-                               Check its effects before you call the tool again.";
-                (task.fence(), RpcError::internal("interrupted", message))
-            }
+        }
+    }
+
+    /// Fails a queued task whose tool this server no longer has.
+    async fn refuse(self: &Arc<Self>, task: &Task) -> Result<(), StoreError> {
+        self.hold_lease().await?;
+        let claim = Command::Claim { worker: self.worker.clone() };
+        let claimed = match self.apply(*task.id(), Authority::Engine, claim).await {
+            Ok(applied) => applied.task,
+            Err(StoreError::Refused(_) | StoreError::NotFound) => return Ok(()),
+            Err(error) => return Err(error),
         };
-        self.apply(*task.id(), Authority::Engine, Command::Interrupt { fence, error }).await?;
-        Ok(Settled::Interrupted)
+        let fail = Command::Fail { fence: claimed.fence(), error: tool_gone(&claimed) };
+        self.apply(*task.id(), Authority::Engine, fail).await.map(drop)
+    }
+
+    /// Decides about one task that was taken over.
+    pub(crate) async fn settle(self: Arc<Self>, task: Arc<Task>) {
+        let id = *task.id();
+        let Some(state) = self.tools.get(task.tool()) else {
+            tracing::warn!(task = %id, tool = %task.tool(), "taken over, but its tool is gone");
+            let fail = Command::Fail { fence: task.fence(), error: tool_gone(&task) };
+            self.settle_with(&task, fail).await;
+            return;
+        };
+        let backend = &state.tool.backend;
+        if task.policy().on_restart == OnRestart::Reattach && backend.outlives() {
+            tracing::info!(task = %id, tool = %task.tool(), "taken over; its work is taken up again");
+            // More may run than there are slots if fewer are configured now.
+            let slot = state.slots.clone().try_acquire_owned().ok();
+            self.resume(task, slot);
+            return;
+        }
+        backend.discard(work(&task)).await;
+        let fence = task.fence();
+        let command = match task.state() {
+            State::Stopping { .. } => Command::Stopped { fence },
+            _ => Command::Requeue { fence, error: interrupted() },
+        };
+        tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work is left");
+        self.settle_with(&task, command).await;
+        self.forget_early_stop(&id);
+    }
+
+    async fn settle_with(&self, task: &Task, command: Command) {
+        let mut settled = self.apply_until_done(*task.id(), command).await;
+        if matches!(settled, Err(StoreError::Refused(Refusal::Stopping))) {
+            // Cancelled in the meantime: nothing is left to stop.
+            let stopped = Command::Stopped { fence: task.fence() };
+            settled = self.apply_until_done(*task.id(), stopped).await;
+        }
+        if let Err(error) = settled {
+            tracing::error!(task = %task.id(), %error, "a task could not be settled");
+        }
     }
 }
 
-enum Settled {
-    Interrupted,
-    Queued,
+/// A task's work as its backend knows it.
+pub(crate) fn work(task: &Task) -> Work {
+    Work {
+        task_id: *task.id(),
+        owner: task.owner().clone(),
+        tool: task.tool().clone(),
+        arguments: task.arguments().clone(),
+        attempt: task.attempts(),
+    }
+}
+
+fn tool_gone(task: &Task) -> RpcError {
+    let message =
+        format!("The tool {:?} is no longer offered by this server.", task.tool().as_str());
+    RpcError::internal("tool_gone", message)
+}
+
+/// What is said of work that ended with its server.
+pub(crate) fn interrupted() -> RpcError {
+    RpcError::internal(
+        "interrupted",
+        "The server stopped while the work was running, and the work was stopped with it. It may \
+         be unfinished: check its effects before you call the tool again.",
+    )
 }

@@ -7,6 +7,7 @@ use abide_core::{
     Fence, InputKey, Outcome, Progress, RawJson, StopReason, Task, TaskId, Timestamp, ToolName,
 };
 use tokio::sync::{Notify, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 /// Whether the work has a task on disk.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub(crate) struct Run {
     pub(crate) may_be_task: bool,
     /// When the work began.
     pub(crate) since: Timestamp,
+    /// Whether the task's work goes on when it is let go.
+    pub(crate) outlives: bool,
+    /// Cancelled when this process no longer cares for the work, which goes on.
+    pub(crate) let_go: CancellationToken,
     /// Held while the work becomes durable and while it ends, so that one happens before the
     /// other.
     pub(crate) phase: tokio::sync::Mutex<Phase>,
@@ -50,6 +55,7 @@ impl Run {
         may_be_task: bool,
         since: Timestamp,
         deadline: Option<Timestamp>,
+        outlives: bool,
         phase: Phase,
     ) -> Arc<Self> {
         let fence = match &phase {
@@ -61,6 +67,8 @@ impl Run {
             tool,
             may_be_task,
             since,
+            outlives,
+            let_go: CancellationToken::new(),
             phase: tokio::sync::Mutex::new(phase),
             fence: watch::Sender::new(fence),
             stop: watch::Sender::new(None),

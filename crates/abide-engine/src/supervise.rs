@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{
-    Backend, Command, Fence, Outcome, Refusal, RpcError, State, StopReason, StoreError, Timestamp,
-    Work,
+    BoxFuture, Command, Fence, Outcome, Refusal, RpcError, State, StopReason, StoreError, Timestamp,
 };
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::context::Context;
 use crate::engine::Inner;
 use crate::outcome;
+use crate::recovery::interrupted;
 use crate::run::{Phase, Run};
 
 /// The shortest time between two status messages that are written for one task.
@@ -21,24 +20,42 @@ const SAY_INTERVAL: Duration = Duration::from_millis(250);
 const CLOCK_CHECK: Duration = Duration::from_secs(30);
 
 impl Inner {
-    /// Starts work and supervises it until its outcome is delivered. The permit is the slot.
+    /// Supervises work until its outcome is delivered, or it is let go. The permit is the slot.
     pub(crate) fn start(
         self: &Arc<Self>,
-        backend: Arc<dyn Backend>,
-        work: Work,
+        work: BoxFuture<'static, Outcome>,
         run: Arc<Run>,
-        slot: OwnedSemaphorePermit,
+        slot: Option<OwnedSemaphorePermit>,
     ) {
         self.add_run(run.clone());
         let inner = self.clone();
         self.tracker.spawn(async move {
-            let context = Arc::new(Context { inner: inner.clone(), run: run.clone() });
-            let work = AbortOnDropHandle::new(tokio::spawn(backend.run(work, context)));
-            let outcome = outcome::checked(inner.watch(&run, work).await);
-            inner.bring_home(&run, outcome).await;
+            let work = AbortOnDropHandle::new(tokio::spawn(work));
+            let outcome = tokio::select! {
+                biased;
+                outcome = inner.watch(&run, work) => Some(outcome),
+                () = inner.let_go(&run) => None,
+            };
+            match outcome {
+                Some(outcome) => inner.bring_home(&run, outcome::checked(outcome)).await,
+                None => tracing::info!(
+                    task = %run.id, tool = %run.tool, "let go; the work goes on without this server"
+                ),
+            }
             inner.remove_run(&run.id);
             drop(slot);
         });
+    }
+
+    /// Resolves when the work is to go on without us. Work without a task is never let go.
+    async fn let_go(&self, run: &Run) {
+        run.let_go.cancelled().await;
+        let mut fence = run.fence.subscribe();
+        while fence.borrow_and_update().is_none() {
+            if fence.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Waits for the work to end.
@@ -143,21 +160,18 @@ impl Inner {
         let command = match outcome {
             Outcome::Completed(result) => Command::Complete { fence, result },
             Outcome::Failed(error) => Command::Fail { fence, error },
-            Outcome::Stopped => match run.stop_reason() {
+            Outcome::Lost(error) if run.stop_reason().is_none() => {
+                Command::Interrupt { fence, error }
+            }
+            Outcome::Stopped | Outcome::Lost(_) => match run.stop_reason() {
                 Some(StopReason::Cancelled) => Command::Stopped { fence },
                 Some(StopReason::TimedOut) => {
                     // Usually done already when the time was up; then it changes nothing.
                     let _ = self.apply_until_done(run.id, Command::TimeUp { fence }).await;
                     Command::Stopped { fence }
                 }
-                Some(StopReason::Shutdown) => Command::Interrupt {
-                    fence,
-                    error: RpcError::internal(
-                        "interrupted",
-                        "The server was stopped while the work was running, and the work was \
-                         stopped with it. Call the tool again if it is safe to repeat.",
-                    ),
-                },
+                // Begun again after the next start, or failed, as the tool says.
+                Some(StopReason::Shutdown) => Command::Requeue { fence, error: interrupted() },
                 Some(StopReason::Abandoned) | None => Command::Fail {
                     fence,
                     error: RpcError::internal("stopped", "The work stopped without a result."),

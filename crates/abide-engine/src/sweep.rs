@@ -33,7 +33,12 @@ impl Inner {
             let ahead = u64::try_from(self.options.sweep_every.as_millis()).unwrap_or(u64::MAX);
             let horizon = now.plus_millis(ahead.saturating_mul(2));
             let swept = self.store.sweep(now, horizon, BATCH).await?;
-            deleted += swept.deleted;
+            deleted += swept.deleted.len();
+            for (id, tool) in &swept.deleted {
+                if let Some(state) = self.tools.get(tool) {
+                    state.tool.backend.forget(id);
+                }
+            }
             for id in swept.extend {
                 match self.apply(id, Authority::Engine, Command::Extend).await {
                     Ok(_) | Err(StoreError::NotFound | StoreError::Refused(_)) => {}

@@ -21,6 +21,12 @@ pub(crate) fn worker() -> WorkerId {
     WorkerId::new("worker-1").unwrap()
 }
 
+/// The worker that takes over.
+#[allow(dead_code, reason = "each test binary uses its own part of this module")]
+pub(crate) fn other_worker() -> WorkerId {
+    WorkerId::new("worker-2").unwrap()
+}
+
 pub(crate) fn task(policy: Policy, start: Start, now: Timestamp) -> Task {
     let new = NewTask {
         id: TaskId::new(now, [7; TaskId::RANDOM_LEN]),

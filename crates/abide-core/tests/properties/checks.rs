@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::{
-    Command, Effect, Fence, InputKey, RawJson, Record, Refusal, SettledAs, State, Status, Task,
-    Timestamp, Transition, WhyStopping,
+    Command, Effect, Fence, InputKey, OnRestart, RawJson, Record, Refusal, SettledAs, State,
+    Status, Task, Timestamp, Transition, WhyStopping,
 };
 
 use crate::common::{at, next};
@@ -19,6 +19,8 @@ fn held(command: &Command) -> Option<Fence> {
         | Command::Fail { fence, .. }
         | Command::Stopped { fence }
         | Command::TimeUp { fence }
+        | Command::TakeOver { from: fence, .. }
+        | Command::Requeue { fence, .. }
         | Command::Interrupt { fence, .. } => Some(*fence),
         Command::Answer { .. }
         | Command::Cancel
@@ -85,7 +87,19 @@ fn check_change(before: &Task, now: Timestamp, result: &Outcome) {
 fn check_fence(before: &Task, command: &Command, after: &Task, result: &Outcome) {
     assert!(after.fence() >= before.fence(), "the fence went back");
     let claimed = matches!(command, Command::Claim { .. }) && result.is_ok();
-    assert_eq!(after.fence() > before.fence(), claimed, "only a claim moves the fence");
+    let taken_over = matches!(command, Command::TakeOver { .. }) && result.is_ok();
+    assert_eq!(
+        after.fence() > before.fence(),
+        claimed || taken_over,
+        "only a claim moves the fence"
+    );
+    if taken_over {
+        assert_eq!(after.status(), before.status(), "a take-over changes the worker alone");
+        assert_ne!(after.state().worker(), None);
+    }
+    if matches!(command, Command::Requeue { .. }) && result.is_ok() {
+        check_requeue(before, after);
+    }
     assert_eq!(after.attempts(), before.attempts() + u32::from(claimed));
     if held(command).is_some_and(|held| held != before.fence()) {
         assert!(
@@ -93,6 +107,16 @@ fn check_fence(before: &Task, command: &Command, after: &Task, result: &Outcome)
             "a stale fence got {result:?}"
         );
     }
+}
+
+/// Only work that may be repeated goes back to the queue, and only as often as it may begin.
+fn check_requeue(before: &Task, after: &Task) {
+    let may = match before.policy().on_restart {
+        OnRestart::Rerun { max_attempts } => before.attempts() < max_attempts,
+        OnRestart::Reattach | OnRestart::Fail => false,
+    };
+    assert_eq!(after.state() == &State::Queued, may);
+    assert_eq!(after.status() == Status::Failed, !may);
 }
 
 fn check_promise(before: &Task, after: &Task) {

@@ -1,6 +1,6 @@
 //! Damaged rows.
 
-use abide_core::{Command, Policy, Record, Start, Task};
+use abide_core::{Command, OnRestart, Policy, Record, Start, Task};
 use proptest::prelude::*;
 
 use crate::common::{at, json, key, next, task, worker};
@@ -82,7 +82,7 @@ impl Junk {
 type Damage = fn(&mut Record, &Junk);
 
 /// How to damage each column.
-const COLUMNS: [(&str, Damage); 21] = [
+const COLUMNS: [(&str, Damage); 23] = [
     ("id", |r, j| r.id = j.text.clone()),
     ("owner", |r, j| r.owner = j.text.clone()),
     ("tool", |r, j| r.tool = j.text.clone()),
@@ -96,6 +96,8 @@ const COLUMNS: [(&str, Damage); 21] = [
     ("timeout_ms", |r, j| r.timeout_ms = j.maybe_number()),
     ("keep_ms", |r, j| r.keep_ms = j.maybe_number()),
     ("poll_interval_ms", |r, j| r.poll_interval_ms = j.number),
+    ("on_restart", |r, j| r.on_restart = j.text.clone()),
+    ("max_attempts", |r, j| r.max_attempts = j.maybe_number()),
     ("status_message", |r, j| r.status_message = j.maybe_text()),
     ("attempts", |r, j| r.attempts = j.number),
     ("fence", |r, j| r.fence = j.number),
@@ -119,7 +121,12 @@ fn canonical(mut record: Record) -> (Record, Vec<Option<serde_json::Value>>) {
 
 #[test]
 fn each_column_is_checked() {
-    let policy = Policy { timeout_ms: Some(1_000), keep_ms: Some(9_000), poll_interval_ms: 500 };
+    let policy = Policy {
+        timeout_ms: Some(1_000),
+        keep_ms: Some(9_000),
+        poll_interval_ms: 500,
+        on_restart: OnRestart::Rerun { max_attempts: 3 },
+    };
     let claimed = task(policy, Start::Claimed { worker: worker(), since: at(5) }, at(5));
     let with = |state: &str, base: &Task| Record { state: state.to_owned(), ..Record::from(base) };
     let apply = |task: &Task, command| next(task, &task.apply(command, at(6)));
@@ -148,6 +155,10 @@ fn each_column_is_checked() {
         ("timeout_ms", Record { timeout_ms: Some(-1), ..good() }),
         ("keep_ms", Record { keep_ms: Some(-1), ..good() }),
         ("poll_interval_ms", Record { poll_interval_ms: -1, ..good() }),
+        ("on_restart", Record { on_restart: "perhaps".to_owned(), ..good() }),
+        ("on_restart", Record { max_attempts: None, ..good() }),
+        ("on_restart", Record { max_attempts: Some(0), ..good() }),
+        ("on_restart", Record { on_restart: "fail".to_owned(), ..good() }),
         ("attempts", Record { attempts: -1, ..good() }),
         ("fence", Record { fence: -1, ..good() }),
         ("worker", Record { worker: None, ..good() }),

@@ -1,9 +1,9 @@
 //! Random tasks and random steps that a task is taken through.
 
-use abide_core::{Command, Fence, InputKey, Policy, RawJson, RpcError, Start, Task};
+use abide_core::{Command, Fence, InputKey, OnRestart, Policy, RawJson, RpcError, Start, Task};
 use proptest::prelude::*;
 
-use crate::common::{at, json, key, task, worker};
+use crate::common::{at, json, key, other_worker, task, worker};
 
 /// One step: the clock jumps, then something is asked of the task.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub(crate) enum What {
     Interrupt,
     Position(u32),
     Extend,
+    TakeOver,
+    Requeue,
 }
 
 /// JSON that likes to get lost on the way to a store and back.
@@ -79,6 +81,8 @@ fn what() -> impl Strategy<Value = What> {
         1 => Just(What::Interrupt),
         1 => (0..4_u32).prop_map(What::Position),
         2 => Just(What::Extend),
+        2 => Just(What::TakeOver),
+        2 => Just(What::Requeue),
     ]
 }
 
@@ -89,8 +93,19 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 
 fn policy() -> impl Strategy<Value = Policy> {
     let period = || prop_oneof![4 => 0..20_000_u64, 1 => any::<u64>()];
-    (prop::option::of(period()), prop::option::weighted(0.8, period()), any::<u64>()).prop_map(
-        |(timeout_ms, keep_ms, poll_interval_ms)| Policy { timeout_ms, keep_ms, poll_interval_ms },
+    let on_restart = prop_oneof![
+        Just(OnRestart::Reattach),
+        (0..4_u32).prop_map(|max_attempts| OnRestart::Rerun { max_attempts }),
+        Just(OnRestart::Fail),
+    ];
+    let keep = prop::option::weighted(0.8, period());
+    (prop::option::of(period()), keep, any::<u64>(), on_restart).prop_map(
+        |(timeout_ms, keep_ms, poll_interval_ms, on_restart)| Policy {
+            timeout_ms,
+            keep_ms,
+            poll_interval_ms,
+            on_restart,
+        },
     )
 }
 
@@ -125,5 +140,7 @@ pub(crate) fn command(task: &Task, step: &Step) -> Command {
         What::Interrupt => Command::Interrupt { fence, error: error(1) },
         What::Position(ahead) => Command::Position { ahead: *ahead },
         What::Extend => Command::Extend,
+        What::TakeOver => Command::TakeOver { from: fence, worker: other_worker() },
+        What::Requeue => Command::Requeue { fence, error: error(2) },
     }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use abide_core::{
-    Clock, Outcome, Owner, Policy, RawJson, Status, Task, TaskId, Timestamp, ToolName, Work,
+    Clock, OnRestart, Outcome, Owner, Policy, RawJson, Status, Task, TaskId, Timestamp, ToolName,
+    Work,
 };
 use abide_engine::{
     Answer, Call, CallError, Engine, Options, Schema, TaskContext, TaskSupport, Tool, handler,
@@ -79,6 +80,7 @@ where
             timeout_ms: Some(HOUR as u64),
             keep_ms: Some(2 * HOUR as u64),
             poll_interval_ms: 1_000,
+            on_restart: OnRestart::Fail,
         },
         concurrency: 64,
         queue: 64,
@@ -119,7 +121,7 @@ impl House {
     pub(crate) async fn on(folder: Arc<TempDir>, clock: Arc<dyn Clock>, tools: Vec<Tool>) -> Self {
         let path = folder.path().join("abide.db");
         let store = SqliteStore::open(&path, StoreOptions::default()).expect("opens");
-        let options = Options { sweep_every: Duration::from_secs(60) };
+        let options = Options::default();
         let engine = Engine::start(Arc::new(store), clock, tools, options).await.expect("starts");
         Self { folder, engine }
     }

@@ -8,7 +8,7 @@ mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{Backend, Policy, ToolName};
+use abide_core::{Backend, OnRestart, Policy, ToolName};
 use abide_engine::{Engine, Options, Schema, SystemClock, TaskSupport, Tool};
 use abide_server::{Server, Settings, ToolDefinition, serve_http};
 use abide_store::sqlite::{Options as StoreOptions, SqliteStore};
@@ -65,6 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 timeout_ms: Some(300_000),
                 keep_ms: Some(300_000),
                 poll_interval_ms: 200,
+                on_restart: OnRestart::Fail,
             },
             concurrency: 16,
             queue: 16,

@@ -71,9 +71,23 @@ pub(super) fn sweep(
     let deleted = rows::delete_expired(connection, now.as_millis(), limit)?;
     let extend = rows::ending_promises(connection, horizon.as_millis(), limit)?;
     let full = limit as usize;
-    let more = limit > 0 && (deleted >= limit || extend.len() >= full);
-    let wrote = deleted > 0;
-    Ok(Change { value: Sweep { deleted: u64::from(deleted), extend, more }, wrote })
+    let more = limit > 0 && (deleted.len() >= full || extend.len() >= full);
+    let wrote = !deleted.is_empty();
+    Ok(Change { value: Sweep { deleted, extend, more }, wrote })
+}
+
+pub(super) fn heartbeat(
+    connection: &Connection,
+    worker: &WorkerId,
+    until: Timestamp,
+) -> Result<Change<()>, Failure> {
+    rows::heartbeat(connection, worker, until.as_millis())?;
+    Ok(Change { value: (), wrote: true })
+}
+
+pub(super) fn retire(connection: &Connection, worker: &WorkerId) -> Result<Change<()>, Failure> {
+    rows::retire(connection, worker)?;
+    Ok(Change { value: (), wrote: true })
 }
 
 /// Writes a page without changing what it says: the header keeps its schema version.
@@ -110,7 +124,9 @@ pub(super) fn size_of(command: &Command) -> usize {
         Command::Answer { responses } => responses.iter().map(|(_, json)| json.len()).sum(),
         Command::Ask { request, .. } => request.len(),
         Command::Complete { result, .. } => result.len(),
-        Command::Fail { error, .. } | Command::Interrupt { error, .. } => {
+        Command::Fail { error, .. }
+        | Command::Requeue { error, .. }
+        | Command::Interrupt { error, .. } => {
             error.data.as_ref().map_or(0, abide_core::RawJson::len)
         }
         _ => 0,

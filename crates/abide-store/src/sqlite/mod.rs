@@ -169,6 +169,36 @@ impl Store for SqliteStore {
         }))
     }
 
+    fn existing(&self, ids: Vec<TaskId>) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>> {
+        Box::pin(reader::run(&self.readers, move |connection| rows::existing(connection, &ids)))
+    }
+
+    fn heartbeat(
+        &self,
+        worker: WorkerId,
+        until: Timestamp,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(writer::run(&self.writer, 0, move |connection| {
+            changes::heartbeat(connection, &worker, until)
+        }))
+    }
+
+    fn orphans(
+        &self,
+        now: Timestamp,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<Arc<Task>>, StoreError>> {
+        Box::pin(reader::run(&self.readers, move |connection| {
+            rows::orphans(connection, now.as_millis(), limit)
+        }))
+    }
+
+    fn retire(&self, worker: WorkerId) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(writer::run(&self.writer, 0, move |connection| {
+            changes::retire(connection, &worker)
+        }))
+    }
+
     fn sweep(
         &self,
         now: Timestamp,

@@ -108,6 +108,8 @@ fn prepare_writer(writer: &mut Connection, version: i32, path: &Path) -> Result<
     );
     configure(writer, &settings, path)?;
     schema::migrate(writer, version).map_err(sqlite)?;
+    // The lock proves that no other process has the database, so every worker in it is gone.
+    rows::retire_all(writer).map_err(sqlite)?;
     rows::prepare_all(writer).map_err(|error| match OpenError::from_sqlite(path, error) {
         OpenError::Sqlite { path, source } => {
             OpenError::Corrupt { path, problem: format!("its tables are not abide's: {source}") }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use abide_core::{CorruptRecord, Owner, Record, Task, TaskId, ToolName};
+use abide_core::{CorruptRecord, Owner, Record, Task, TaskId, ToolName, WorkerId};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::error::Failure;
@@ -15,7 +15,7 @@ macro_rules! columns {
     () => {
         "id, owner, tool, state, version, created_at, last_updated_at, expires_at, ttl_ms, \
          timeout_ms, keep_ms, poll_interval_ms, attempts, fence, worker, clock, why, \
-         status_message, arguments, inputs, outcome"
+         status_message, arguments, inputs, outcome, on_restart, max_attempts"
     };
 }
 
@@ -38,7 +38,7 @@ const INSERT: &str = concat!(
     columns!(),
     ") VALUES (:id, :owner, :tool, :state, :version, :created_at, :last_updated_at, :expires_at, \
      :ttl_ms, :timeout_ms, :keep_ms, :poll_interval_ms, :attempts, :fence, :worker, :clock, :why, \
-     :status_message, :arguments, :inputs, :outcome)"
+     :status_message, :arguments, :inputs, :outcome, :on_restart, :max_attempts)"
 );
 /// Leaves out what never changes in a task's life.
 const UPDATE: &str = "UPDATE tasks SET state = :state, version = :version, \
@@ -66,8 +66,19 @@ const UNFINISHED: &str = concat!(
 const DELETE_EXPIRED: &str = concat!(
     "DELETE FROM tasks WHERE rowid IN (SELECT rowid FROM tasks INDEXED BY tasks_expiring WHERE ",
     ended!(),
-    " AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2)"
+    " AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2) RETURNING id, tool"
 );
+const ORPHANS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM tasks INDEXED BY tasks_claimed WHERE worker IS NOT NULL AND id > '' AND NOT EXISTS \
+     (SELECT 1 FROM workers WHERE workers.id = tasks.worker AND until_ms > ?1) \
+     ORDER BY id LIMIT ?2"
+);
+const HEARTBEAT: &str = "INSERT INTO workers (id, until_ms) VALUES (?1, ?2) \
+     ON CONFLICT (id) DO UPDATE SET until_ms = max(until_ms, excluded.until_ms)";
+const EXISTS: &str = "SELECT 1 FROM tasks WHERE id = ?1";
+const RETIRE: &str = "DELETE FROM workers WHERE id = ?1";
 const ENDING_PROMISES: &str = concat!(
     "SELECT id FROM tasks INDEXED BY tasks_promised WHERE ",
     unfinished!(),
@@ -75,7 +86,7 @@ const ENDING_PROMISES: &str = concat!(
 );
 
 /// Every statement, for the check at the opening.
-const ALL: [&str; 10] = [
+const ALL: [&str; 14] = [
     INSERT,
     UPDATE,
     FIND,
@@ -86,6 +97,10 @@ const ALL: [&str; 10] = [
     UNFINISHED,
     DELETE_EXPIRED,
     ENDING_PROMISES,
+    ORPHANS,
+    HEARTBEAT,
+    RETIRE,
+    EXISTS,
 ];
 
 /// Prepares every statement, so that a schema that is not what its version says is found early.
@@ -118,6 +133,8 @@ pub(super) fn insert(connection: &Connection, task: &Task) -> Result<(), Failure
         ":arguments": record.arguments,
         ":inputs": record.inputs,
         ":outcome": record.outcome,
+        ":on_restart": record.on_restart,
+        ":max_attempts": record.max_attempts,
     })?;
     Ok(())
 }
@@ -191,7 +208,41 @@ pub(super) fn unfinished(
     limit: u32,
 ) -> Result<Vec<Arc<Task>>, Failure> {
     let mut statement = connection.prepare_cached(UNFINISHED)?;
-    let mut rows = statement.query((after.map_or("", TaskId::as_str), limit))?;
+    tasks(statement.query((after.map_or("", TaskId::as_str), limit))?)
+}
+
+/// Claimed tasks whose worker has no lease that holds at `now`, by id.
+pub(super) fn orphans(
+    connection: &Connection,
+    now: i64,
+    limit: u32,
+) -> Result<Vec<Arc<Task>>, Failure> {
+    tasks(connection.prepare_cached(ORPHANS)?.query((now, limit))?)
+}
+
+/// Makes a worker's claims hold until `until`, or longer if they do already.
+pub(super) fn heartbeat(
+    connection: &Connection,
+    worker: &WorkerId,
+    until: i64,
+) -> Result<(), Failure> {
+    connection.prepare_cached(HEARTBEAT)?.execute((worker.as_str(), until))?;
+    Ok(())
+}
+
+/// Forgets a worker, whose claims hold no longer.
+pub(super) fn retire(connection: &Connection, worker: &WorkerId) -> Result<(), Failure> {
+    connection.prepare_cached(RETIRE)?.execute([worker.as_str()])?;
+    Ok(())
+}
+
+/// Forgets all workers. Only the one process that has the database may say that all are gone.
+pub(super) fn retire_all(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM workers", [])?;
+    Ok(())
+}
+
+fn tasks(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Arc<Task>>, Failure> {
     let mut tasks = Vec::new();
     while let Some(row) = rows.next()? {
         tasks.push(Arc::new(read(row)??));
@@ -200,14 +251,35 @@ pub(super) fn unfinished(
 }
 
 /// Deletes tasks that have ended and whose promise has run out, the longest-expired first, and
-/// says how many.
+/// says which.
 pub(super) fn delete_expired(
     connection: &Connection,
     now: i64,
     limit: u32,
-) -> Result<u32, Failure> {
-    let deleted = connection.prepare_cached(DELETE_EXPIRED)?.execute((now, limit))?;
-    Ok(u32::try_from(deleted).unwrap_or(u32::MAX))
+) -> Result<Vec<(TaskId, ToolName)>, Failure> {
+    let mut statement = connection.prepare_cached(DELETE_EXPIRED)?;
+    let mut rows = statement.query((now, limit))?;
+    let mut deleted = Vec::new();
+    while let Some(row) = rows.next()? {
+        let text = |column| row.get_ref(column).and_then(|value| Ok(value.as_str()?.to_owned()));
+        match (text(0)?.parse(), ToolName::new(&text(1)?)) {
+            (Ok(id), Ok(tool)) => deleted.push((id, tool)),
+            _ => tracing::error!("a stored task that was deleted had no readable id or tool"),
+        }
+    }
+    Ok(deleted)
+}
+
+/// Which of these are tasks.
+pub(super) fn existing(connection: &Connection, ids: &[TaskId]) -> Result<Vec<TaskId>, Failure> {
+    let mut statement = connection.prepare_cached(EXISTS)?;
+    let mut existing = Vec::new();
+    for id in ids {
+        if statement.exists([id.as_str()])? {
+            existing.push(*id);
+        }
+    }
+    Ok(existing)
 }
 
 /// Tasks that have not ended and whose promise runs out, the first to run out first.
@@ -273,6 +345,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
         arguments: row.get(18)?,
         inputs: row.get(19)?,
         outcome: row.get(20)?,
+        on_restart: row.get(21)?,
+        max_attempts: row.get(22)?,
     })
 }
 

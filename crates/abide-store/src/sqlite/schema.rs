@@ -11,7 +11,10 @@ pub(super) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"abid");
 
 /// Forward only: a migration that was released never changes. The number of a migration is its
 /// place in this list, from 1, and the `user_version` of a database that has it.
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sqlite/0001_tasks.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/sqlite/0001_tasks.sql"),
+    include_str!("../../migrations/sqlite/0002_takeover.sql"),
+];
 
 /// The newest schema version that this program knows.
 pub const LATEST: i32 = MIGRATIONS.len() as i32;

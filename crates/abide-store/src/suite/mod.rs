@@ -6,6 +6,7 @@
 mod changes;
 mod concurrency;
 mod deletion;
+mod leases;
 mod lifecycle;
 mod queue;
 mod reading;
@@ -86,6 +87,11 @@ pub const CASES: &[Case] = cases! {
         no_change_is_lost,
         creates_and_changes_mix,
         a_dropped_call_happens_wholly_or_not_at_all;
+    leases:
+        a_claim_holds_while_its_worker_lives,
+        orphans_are_claimed_tasks,
+        a_task_is_taken_over_once,
+        work_is_requeued_as_often_as_it_may;
     lifecycle:
         a_new_store_is_healthy_and_empty,
         a_closed_store_turns_calls_away,

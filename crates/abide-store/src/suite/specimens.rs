@@ -4,8 +4,8 @@
 //! changes; new ones go to the end.
 
 use abide_core::{
-    Command, Fence, InputKey, NewTask, Owner, Policy, RawJson, RpcError, Start, Task, TaskId,
-    Timestamp, ToolName, Transition, WorkerId,
+    Command, Fence, InputKey, NewTask, OnRestart, Owner, Policy, RawJson, RpcError, Start, Task,
+    TaskId, Timestamp, ToolName, Transition, WorkerId,
 };
 
 /// When specimens are created, in milliseconds since the epoch.
@@ -92,6 +92,7 @@ pub fn new_task(number: u64, millis: i64) -> NewTask {
             timeout_ms: Some(60_000),
             keep_ms: Some(3_600_000),
             poll_interval_ms: 5_000,
+            on_restart: OnRestart::Fail,
         },
     }
 }
@@ -136,6 +137,14 @@ pub fn completed(task: &Task, result: &str, millis: i64) -> Task {
     after(task, Command::Complete { fence: FIRST, result: json(result) }, millis)
 }
 
+/// A task at work since its creation, with that much to happen when its worker is gone.
+#[must_use]
+pub fn restartable(number: u64, on_restart: OnRestart) -> Task {
+    let new = new_task(number, 0);
+    let policy = Policy { on_restart, ..new.policy };
+    started(NewTask { policy, ..new }, 0)
+}
+
 /// One task of every state, and of every shape that a state can have.
 #[must_use]
 pub fn every_state() -> Vec<Task> {
@@ -154,7 +163,12 @@ pub fn every_state() -> Vec<Task> {
         ..new_task(number, 0)
     };
     let forever = |number| NewTask {
-        policy: Policy { timeout_ms: None, keep_ms: None, poll_interval_ms: 1 },
+        policy: Policy {
+            timeout_ms: None,
+            keep_ms: None,
+            poll_interval_ms: 1,
+            on_restart: OnRestart::Fail,
+        },
         ..new_task(number, 0)
     };
     let approve = r#"{"method":"elicitation/create","params":{"message":"Go?"}}"#;
@@ -192,5 +206,7 @@ pub fn every_state() -> Vec<Task> {
         stopped(&after(&working(14, 0), time_up, 60_000), 60_500),
         after(&queued(15, 0), Command::Cancel, 4_000),
         stopped(&after(&working(16, 0), Command::Cancel, 4_000), 5_000),
+        restartable(17, OnRestart::Reattach),
+        restartable(18, OnRestart::Rerun { max_attempts: 3 }),
     ]
 }

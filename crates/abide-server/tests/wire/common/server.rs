@@ -89,6 +89,7 @@ impl Fixture {
                     timeout_ms: tool.timeout_ms,
                     keep_ms: tool.keep_ms,
                     poll_interval_ms: 250,
+                    on_restart: abide_core::OnRestart::Fail,
                 },
                 concurrency: tool.concurrency,
                 queue: tool.queue,
