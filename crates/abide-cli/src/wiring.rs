@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_backends::command::CommandBackend;
-use abide_core::{Policy, Store};
+use abide_core::{OnRestart, Policy, Store};
 use abide_engine::{Engine, Options, Schema, SystemClock, Tool};
 use abide_server::{AllowLists, Server, Settings, ToolDefinition};
 use abide_store::sqlite::{Options as SqliteOptions, SqliteStore};
@@ -48,7 +48,8 @@ fn tool(config: &ToolConfig) -> Result<Tool, Failure> {
             timeout_ms: config.timeout.map(millis),
             keep_ms: config.keep.map(millis),
             poll_interval_ms: millis(config.poll),
-            on_restart: config.on_restart,
+            // A command runs inside this process's own group of children, and ends with it.
+            on_restart: OnRestart::Fail,
         },
         concurrency: config.concurrency,
         queue: config.queue,

@@ -206,24 +206,6 @@ pub(super) static TOOL: Table = Table {
             example: "\"30s\"",
         },
         Key {
-            name: "on_restart",
-            kind: Kind::OneOf(&["reattach", "rerun", "fail"]),
-            presence: Presence::Default("\"reattach\""),
-            doc: "What becomes of running work when the server stops, is killed or crashes. \
-                  `reattach`: the command runs on without the server, and the next start takes it \
-                  up again with its output and exit code. `rerun`: the command is stopped and \
-                  begins again after the next start; only for work that is safe to repeat. `fail`: \
-                  the command is stopped and the task fails, with a message that says so.",
-            example: "\"rerun\"",
-        },
-        Key {
-            name: "max_attempts",
-            kind: Kind::Count { min: 1, max: limits::MAX_ATTEMPTS },
-            presence: Presence::Default("3"),
-            doc: "How often the work of a task may begin in all when `on_restart` is `rerun`.",
-            example: "5",
-        },
-        Key {
             name: "concurrency",
             kind: Kind::Count { min: 1, max: limits::MAX_CONCURRENCY },
             presence: Presence::Default("4"),

@@ -20,8 +20,6 @@ pub const MIN_OUTPUT_BYTES: u64 = abide_backends::command::SMALLEST_MAX_OUTPUT_B
 pub const MAX_OUTPUT_BYTES: u64 = abide_backends::command::LARGEST_MAX_OUTPUT_BYTES as u64;
 /// The largest `concurrency`.
 pub const MAX_CONCURRENCY: u64 = 1024;
-/// The largest `max_attempts`.
-pub const MAX_ATTEMPTS: u64 = 1000;
 /// The largest `queue`.
 pub const MAX_QUEUE: u64 = 100_000;
 /// The largest length or number of items in a short-form schema.

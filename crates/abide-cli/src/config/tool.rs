@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use abide_backends::command::{CommandBackend, CommandSpec, OutputMode, SpecError};
-use abide_core::{OnRestart, ToolName};
+use abide_core::ToolName;
 use abide_engine::TaskSupport;
 use serde_json::{Value as Json, json};
 
@@ -39,8 +39,6 @@ pub struct ToolConfig {
     pub keep: Option<Duration>,
     /// The suggested time between two polls; above zero.
     pub poll: Duration,
-    /// What becomes of running work when the server is gone.
-    pub on_restart: OnRestart,
     /// Calls that run at the same time; at least 1.
     pub concurrency: u32,
     /// Calls that may wait for their turn.
@@ -119,11 +117,6 @@ pub(super) fn assemble(
         timeout: fields.get("timeout")?,
         keep: fields.get("keep")?,
         poll: fields.get("poll")?,
-        on_restart: match fields.get::<String>("on_restart")?.as_str() {
-            "rerun" => OnRestart::Rerun { max_attempts: count(fields, "max_attempts")? },
-            "fail" => OnRestart::Fail,
-            _ => OnRestart::Reattach,
-        },
         concurrency: count(fields, "concurrency")?,
         queue: count(fields, "queue")?,
         output: output?,
