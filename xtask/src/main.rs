@@ -42,7 +42,9 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Test(options) => steps::run(&options),
-        Chore::Tidy => tidy::run().map(drop),
+        Chore::Tidy => {
+            tidy::run().map(|checked| println!("the house rules hold: {}", checked.join(", ")))
+        }
         Chore::Generate => generated::generate(),
         Chore::Conformance(options) => conformance::run(&options).map(drop),
     };

@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    logging::init(&cli.log)?;
+    let _logs = logging::init(&cli.log)?;
     match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),

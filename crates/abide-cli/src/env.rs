@@ -30,7 +30,7 @@ pub const STORE: Variable = Variable {
 /// What is logged.
 pub const LOG: Variable = Variable {
     name: "ABIDE_LOG",
-    overrides: "the log filter `info,rmcp=warn`",
+    overrides: "the log filter `info,rmcp=error`",
     doc: "Levels and targets, such as `debug` or `abide_engine=debug,info`, as `--log`.",
 };
 

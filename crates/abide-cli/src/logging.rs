@@ -1,4 +1,6 @@
-//! Logs: to standard error, as text or JSON, filtered.
+//! Logs: to standard error, as text or JSON, filtered; never in the way of the work.
+
+mod queue;
 
 use std::io::IsTerminal as _;
 
@@ -7,6 +9,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::env;
 use crate::failure::Failure;
+
+pub use queue::Logs;
 
 /// Without a filter of the user's. rmcp logs several lines a request at info, and at warn the text
 /// of every error that it answers with, which may repeat what a client sent.
@@ -48,22 +52,28 @@ pub enum LogFormat {
     Json,
 }
 
-/// Sends the process's logs to standard error from now on.
+/// Sends the process's logs to standard error from now on. What is logged at the end is written
+/// when the returned value is dropped.
 ///
 /// # Errors
 /// [`Failure`] when the filter can't be understood.
-pub fn init(args: &LogArgs) -> Result<(), Failure> {
+pub fn init(args: &LogArgs) -> Result<Logs, Failure> {
     let filter = EnvFilter::try_new(&args.log).map_err(|error| {
         Failure::usage(format!("the log filter {:?} can't be used: {error}", args.log))
             .hint("write a level such as `debug`, or `target=level` pairs with commas between")
     })?;
-    let logs = tracing_subscriber::fmt()
+    let failed = |error| Failure::failed(format!("logs can't be set up: {error}"));
+    let (logs, lines) = Logs::start().map_err(|error| failed(error.to_string()))?;
+    let format = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_writer(lines)
+        .with_ansi(std::io::stderr().is_terminal())
+        // It would say so on standard error, and panic when nobody reads that.
+        .log_internal_errors(false);
     let set = match args.log_format {
-        LogFormat::Text => logs.try_init(),
-        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+        LogFormat::Text => format.try_init(),
+        LogFormat::Json => format.json().flatten_event(true).try_init(),
     };
-    set.map_err(|error| Failure::failed(format!("logs can't be set up: {error}")))
+    set.map_err(|error| failed(error.to_string()))?;
+    Ok(logs)
 }

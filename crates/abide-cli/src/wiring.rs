@@ -22,9 +22,10 @@ pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
     let tools = config.tools.iter().map(tool).collect::<Result<Vec<_>, _>>()?;
     let definitions = config.tools.iter().map(definition).collect();
     let store = open(&config.server.store)?;
-    let engine = Engine::start(store, Arc::new(SystemClock), tools, Options::default())
-        .await
-        .context("what a former process left in the store can't be settled")?;
+    let engine =
+        Engine::start(store, Arc::new(SystemClock), tools, Options::default()).await.with_context(
+            || format!("what a former process left in {} can't be settled", config.server.store),
+        )?;
     Ok(Server::new(engine, definitions, settings(&config.server)))
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use abide_core::{Applied, Authority, Command, StoreError, Timestamp};
 use futures::future::join_all;
+use tokio::task::JoinHandle;
 
 use crate::engine::Inner;
 
@@ -53,10 +54,12 @@ impl Inner {
         }
     }
 
-    /// Takes over every task whose worker is gone, and settles each by what its tool says. Returns
-    /// how many there were.
-    pub(crate) async fn take_over_orphans(self: &Arc<Self>) -> Result<usize, StoreError> {
-        let mut taken = 0;
+    /// Takes over every task whose worker is gone, and begins to settle each by what its tool says.
+    /// Returns the settling, which goes on whether it is waited for or not.
+    pub(crate) async fn take_over_orphans(
+        self: &Arc<Self>,
+    ) -> Result<Vec<JoinHandle<()>>, StoreError> {
+        let mut taken = Vec::new();
         loop {
             let mut orphans = self.store.orphans(self.clock.now(), BATCH).await?;
             // Our own only look orphaned, when the clock has jumped: their worker is here.
@@ -72,8 +75,7 @@ impl Inner {
             for claim in join_all(claims).await {
                 match claim {
                     Ok(Applied { task, .. }) => {
-                        taken += 1;
-                        self.tracker.spawn(self.clone().settle(task));
+                        taken.push(self.tracker.spawn(self.clone().settle(task)));
                     }
                     // Another engine was faster, or the old one has just ended it.
                     Err(StoreError::Refused(_) | StoreError::NotFound) => {}

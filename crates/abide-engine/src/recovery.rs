@@ -16,7 +16,14 @@ impl Inner {
     /// Settles every task that a former process left unfinished: claimed ones by what their tool
     /// says; queued ones stay queued, unless their tool is gone.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
-        let taken_over = self.take_over_orphans().await?;
+        let settling = self.take_over_orphans().await?;
+        let taken_over = settling.len();
+        // Before anybody can ask: no task says that it is at work when it is not.
+        for settled in join_all(settling).await {
+            if let Err(error) = settled {
+                tracing::error!(%error, "a task could not be settled");
+            }
+        }
         let queued = self.look_through_queue().await?;
         if taken_over + queued > 0 {
             tracing::info!(taken_over, queued, "found tasks that a former process left unfinished");
@@ -78,7 +85,7 @@ impl Inner {
         let fence = task.fence();
         let command = match task.state() {
             State::Stopping { .. } => Command::Stopped { fence },
-            _ => Command::Requeue { fence, error: interrupted() },
+            _ => Command::Requeue { fence, error: crashed() },
         };
         tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work is left");
         self.settle_with(&task, command).await;
@@ -115,11 +122,21 @@ fn tool_gone(task: &Task) -> RpcError {
     RpcError::internal("tool_gone", message)
 }
 
-/// What is said of work that ended with its server.
+/// What is said of work whose server was told to stop.
 pub(crate) fn interrupted() -> RpcError {
     RpcError::internal(
         "interrupted",
-        "The server stopped while the work was running, and the work was stopped with it. It may \
-         be unfinished: check its effects before you call the tool again.",
+        "The server was stopped while the work was running, and the work was stopped with it. \
+         Call the tool again if it is safe to repeat.",
+    )
+}
+
+/// What is said of work whose server was killed or crashed, and that can't be taken up again.
+fn crashed() -> RpcError {
+    RpcError::internal(
+        "interrupted",
+        "The server stopped unexpectedly while the work was running. The work may be unfinished, \
+         and what it started may still be running. Check its effects before you call the tool \
+         again.",
     )
 }

@@ -50,7 +50,7 @@ impl Group {
         let gone = async {
             reap(leader).await;
             let mut looks = Looks::new();
-            while self.has_members() {
+            while self.has_living_members().await {
                 looks.wait().await;
             }
         };

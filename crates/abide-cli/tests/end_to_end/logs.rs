@@ -1,0 +1,60 @@
+//! Logs that nobody reads: the server works on.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::common::{Declares, Folder, Http, abide, handle, signal_process, text, until};
+
+const TOOLS: &str =
+    "[tools.hello]\ndescription = \"d\"\ncommand = [\"echo\", \"hello\"]\ninline = \"0s\"\n";
+/// Enough that their log is larger than a pipe and the queue before it.
+const TASKS: usize = 60;
+
+/// A server whose log a test reads or does not read. Dropped, it is killed.
+struct Logged(Child);
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_is_gone_or_stuck_holds_up_nothing() {
+    for gone in [true, false] {
+        let folder = Folder::new("", TOOLS);
+        let mut command = abide(["serve"]);
+        // Everything is logged, so that little work makes much log.
+        command.arg(folder.config()).args(["--log", "trace", "--log-format", "json"]);
+        let mut server = Logged(command.stderr(Stdio::piped()).spawn().unwrap());
+        let mut logs = BufReader::new(server.0.stderr.take().unwrap());
+        let mut line = String::new();
+        let url = loop {
+            line.clear();
+            assert_ne!(logs.read_line(&mut line).unwrap(), 0, "ended before it served");
+            let line: Value = serde_json::from_str(&line).unwrap();
+            // Other parts say that they are serving too, at this level.
+            if let (Some("serving"), Some(url)) = (line["message"].as_str(), line["url"].as_str()) {
+                break url.to_owned();
+            }
+        };
+        let http = Http::new(&url);
+        let logs = if gone { None } else { Some(logs) };
+
+        let mut ids = Vec::new();
+        for _ in 0..TASKS {
+            ids.push(handle(&http.call(Declares::Tasks, "hello", &json!({})).await));
+        }
+        for id in ids {
+            assert_eq!(text(&http.end_of(&id).await["result"]), "hello\n", "gone: {gone}");
+        }
+        signal_process(server.0.id(), Signal::TERM);
+        until("the server ends", || server.0.try_wait().unwrap().is_some()).await;
+        assert_eq!(server.0.wait().unwrap().code(), Some(0), "gone: {gone}");
+        drop(logs);
+    }
+}
