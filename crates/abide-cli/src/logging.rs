@@ -15,6 +15,9 @@ pub use queue::Logs;
 /// Without a filter of the user's. rmcp logs several lines a request at info, and at warn the text
 /// of every error that it answers with, which may repeat what a client sent.
 const DEFAULT_FILTER: &str = "info,rmcp=error";
+/// What holds under every filter that does not name these targets itself: they would log requests
+/// and results as they are.
+const QUIET: &str = "rmcp=error,hyper=info,h2=info";
 
 /// What is logged, and how.
 #[derive(Debug, Clone, Args)]
@@ -58,7 +61,7 @@ pub enum LogFormat {
 /// # Errors
 /// [`Failure`] when the filter can't be understood.
 pub fn init(args: &LogArgs) -> Result<Logs, Failure> {
-    let filter = EnvFilter::try_new(&args.log).map_err(|error| {
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", args.log)).map_err(|error| {
         Failure::usage(format!("the log filter {:?} can't be used: {error}", args.log))
             .hint("write a level such as `debug`, or `target=level` pairs with commas between")
     })?;

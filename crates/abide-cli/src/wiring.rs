@@ -49,7 +49,7 @@ fn tool(config: &ToolConfig) -> Result<Tool, Failure> {
             timeout_ms: config.timeout.map(millis),
             keep_ms: config.keep.map(millis),
             poll_interval_ms: millis(config.poll),
-            // A command runs inside this process's own group of children, and ends with it.
+            // Nothing of a command can be taken up again by another process yet.
             on_restart: OnRestart::Fail,
         },
         concurrency: config.concurrency,

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::RpcError;
 use crate::id::{InputKey, Owner, TaskId, ToolName};
@@ -136,6 +137,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Does the work. When [`WorkContext::stopped`] resolves, it stops all of the work and then
     /// returns [`Outcome::Stopped`], or the result that came first.
     fn run(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome>;
+
+    /// How long work may take to stop when it is told to, at most.
+    fn grace(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Whether work goes on without this process, so that [`Backend::resume`] can take it up
     /// again after a restart. Dropping the future of such work leaves the work running.

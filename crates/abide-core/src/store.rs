@@ -128,10 +128,11 @@ pub trait Store: Send + Sync + 'static {
     fn get(&self, id: TaskId, owner: Owner)
     -> BoxFuture<'_, Result<Option<Arc<Task>>, StoreError>>;
 
-    /// Claims the oldest queued task of `tool`, if there is one.
+    /// Claims the oldest queued task of `tool`, if there is one. Rows that are no task are logged
+    /// and passed over.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], [`StoreError::Unavailable`].
+    /// [`StoreError::Unavailable`].
     fn claim_next(
         &self,
         tool: ToolName,
@@ -145,10 +146,11 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Unavailable`].
     fn queued(&self, tool: ToolName, limit: u32) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>>;
 
-    /// The engine's read: tasks that have not ended, by id, after `after`, at most `limit`.
+    /// The engine's read: tasks that have not ended, by id, after `after`, at most `limit`. Rows that
+    /// are no task are logged and passed over.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], [`StoreError::Unavailable`].
+    /// [`StoreError::Unavailable`].
     fn unfinished(
         &self,
         after: Option<TaskId>,
@@ -172,10 +174,11 @@ pub trait Store: Send + Sync + 'static {
         until: Timestamp,
     ) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// The claimed tasks whose worker is gone at `now`, by id, at most `limit`.
+    /// The claimed tasks whose worker is gone at `now`, by id, at most `limit`. Rows that are no task
+    /// are logged and passed over.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`], [`StoreError::Unavailable`].
+    /// [`StoreError::Unavailable`].
     fn orphans(
         &self,
         now: Timestamp,

@@ -176,6 +176,10 @@ impl Inner {
         let forward = async {
             let Some(to) = progress else { return std::future::pending().await };
             let mut from = run.progress.subscribe();
+            // What the work said before anybody listened counts too.
+            if *from.borrow() != Progress::default() {
+                from.mark_changed();
+            }
             while from.changed().await.is_ok() {
                 to.send_replace(from.borrow_and_update().clone());
             }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use abide_core::{
-    AskError, BoxFuture, Command, Fence, InputKey, Progress, RawJson, StopReason, StoreError,
-    WorkContext,
+    AskError, BoxFuture, Command, Fence, InputKey, Progress, RawJson, Refusal, StopReason,
+    StoreError, WorkContext,
 };
 
 use crate::engine::Inner;
@@ -51,11 +51,47 @@ async fn ask(
 ) -> Result<RawJson, AskError> {
     let fence = durable(&run).await?;
     // Before the question is out: the response may come back at once.
-    let response = run.expect_answer(key.clone());
-    match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await {
+    let Some(response) = run.expect_answer(key.clone()) else {
+        return Err(AskError::Refused(Refusal::KeyUsed(key).to_string()));
+    };
+    let mut asking =
+        Asking { inner: inner.clone(), run: run.clone(), key: key.clone(), fence, open: true };
+    let answered = match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await
+    {
         Ok(_) => response.await.map_err(|_| AskError::Stopping),
         Err(StoreError::Refused(refusal)) => Err(AskError::Refused(refusal.to_string())),
         Err(error) => Err(AskError::Refused(error.to_string())),
+    };
+    asking.open = false;
+    run.forget_answer(&asking.key);
+    answered
+}
+
+/// A question that is being asked. Dropped while it is open, it is taken back: a job that no longer
+/// waits must not leave its task waiting.
+struct Asking {
+    inner: Arc<Inner>,
+    run: Arc<Run>,
+    key: InputKey,
+    fence: Fence,
+    open: bool,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.open {
+            return;
+        }
+        self.run.forget_answer(&self.key);
+        let (inner, id) = (self.inner.clone(), self.run.id);
+        let withdraw = Command::Withdraw { fence: self.fence, key: self.key.clone() };
+        self.inner.tracker.spawn(async move {
+            match inner.apply_until_done(id, withdraw).await {
+                // A task that has ended or is being stopped has no open questions.
+                Ok(_) | Err(StoreError::Refused(_) | StoreError::NotFound) => {}
+                Err(error) => tracing::warn!(task = %id, %error, "a question was not taken back"),
+            }
+        });
     }
 }
 

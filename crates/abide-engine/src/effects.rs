@@ -14,22 +14,28 @@ const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 impl Inner {
-    /// Commits one command, then carries out its effects.
+    /// Commits one command, then carries out its effects: both or neither, even if the caller
+    /// stops waiting in between.
     pub(crate) async fn apply(
-        &self,
+        self: &Arc<Self>,
         id: TaskId,
         authority: Authority,
         command: Command,
     ) -> Result<Applied, StoreError> {
-        let applied = self.store.apply(id, authority, command, self.clock.now()).await?;
-        self.carry_out(&applied);
-        Ok(applied)
+        let inner = self.clone();
+        let applied = self.tracker.spawn(async move {
+            let now = inner.clock.now();
+            let applied = inner.store.apply(id, authority, command, now).await?;
+            inner.carry_out(&applied);
+            Ok(applied)
+        });
+        applied.await.unwrap_or_else(|error| Err(StoreError::unavailable(error.to_string())))
     }
 
     /// Commits a command of the engine's, however long the store takes to be available again.
     /// What must not be lost goes this way: nothing in memory claims what is not on disk.
     pub(crate) async fn apply_until_done(
-        &self,
+        self: &Arc<Self>,
         id: TaskId,
         command: Command,
     ) -> Result<Applied, StoreError> {

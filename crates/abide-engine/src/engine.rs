@@ -17,7 +17,8 @@ use crate::input::{self, InvalidInput};
 use crate::run::Run;
 use crate::tool::Tool;
 
-/// How long, after being told to stop, work may take to be gone before the engine gives up on it.
+/// How long, beyond its own grace, work that was told to stop may take to be gone and committed
+/// before the engine gives up on it.
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of the engine itself.
@@ -183,7 +184,17 @@ impl Engine {
         responses: Vec<(InputKey, RawJson)>,
     ) -> Result<(), EngineError> {
         let task = self.get(owner, id).await?.ok_or(EngineError::UnknownTask)?;
-        input::check(&task, &responses)?;
+        // Only what was checked is passed on: a question that is asked right now is not open yet.
+        let (responses, ignored) = input::check(&task, responses)?;
+        if ignored > 0 {
+            tracing::info!(
+                task = %id, keys = ignored,
+                "responses for input requests that are not open were ignored"
+            );
+        }
+        if responses.is_empty() {
+            return Ok(());
+        }
         let command = Command::Answer { responses };
         self.0.apply(id, Authority::Caller(owner.clone()), command).await?;
         Ok(())
@@ -201,14 +212,6 @@ impl Engine {
             return Err(EngineError::UnknownTask);
         }
         Ok(())
-    }
-
-    /// Which of `ids` are tasks, whoever owns them: for backends that clean up.
-    ///
-    /// # Errors
-    /// [`EngineError::Store`].
-    pub async fn existing(&self, ids: Vec<TaskId>) -> Result<Vec<TaskId>, EngineError> {
-        Ok(self.0.store.existing(ids).await?)
     }
 
     /// Whether writes reach the disk.
@@ -233,7 +236,9 @@ impl Engine {
             for run in &runs {
                 run.stop(StopReason::Shutdown);
             }
-            if tokio::time::timeout(STOP_PATIENCE, inner.tracker.wait()).await.is_err() {
+            let graces = inner.tools.values().map(|state| state.tool.backend.grace());
+            let patience = graces.max().unwrap_or_default().saturating_add(STOP_PATIENCE);
+            if tokio::time::timeout(patience, inner.tracker.wait()).await.is_err() {
                 inner.abandoned.cancel();
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_core::{InputKey, RawJson, State, Task};
+use abide_core::{InputKey, RawJson, State, Task, limits};
 use serde_json::Value;
 
 use crate::schema::Schema;
@@ -17,23 +17,35 @@ pub struct InvalidInput {
     pub problem: String,
 }
 
-/// Checks those of `responses` whose keys are open; the others will be ignored.
-pub(crate) fn check(task: &Task, responses: &[(InputKey, RawJson)]) -> Result<(), InvalidInput> {
+/// Checks those of `responses` whose keys are open, and returns them with the number of the
+/// others, which are ignored.
+pub(crate) fn check(
+    task: &Task,
+    responses: Vec<(InputKey, RawJson)>,
+) -> Result<(Vec<(InputKey, RawJson)>, usize), InvalidInput> {
     let empty = BTreeMap::new();
     let open = match task.state() {
         State::InputRequired { outstanding, .. } => outstanding.as_map(),
         _ => &empty,
     };
+    let all = responses.len();
+    let mut checked = Vec::new();
     for (key, response) in responses {
-        if let Some(request) = open.get(key) {
-            check_one(request, response)
+        if let Some(request) = open.get(&key) {
+            check_one(request, &response)
                 .map_err(|problem| InvalidInput { key: key.to_string(), problem })?;
+            checked.push((key, response));
         }
     }
-    Ok(())
+    let ignored = all - checked.len();
+    Ok((checked, ignored))
 }
 
 fn check_one(request: &RawJson, response: &RawJson) -> Result<(), String> {
+    if response.len() > limits::MAX_INPUT_BYTES {
+        let (size, max) = (response.len(), limits::MAX_INPUT_BYTES);
+        return Err(format!("it has {size} bytes, more than the {max} that are allowed"));
+    }
     let request: Value = request.to().map_err(|error| error.to_string())?;
     let response: Value = response.to().map_err(|error| error.to_string())?;
     let Some(fields) = response.as_object() else {

@@ -19,13 +19,15 @@ impl Inner {
         let Some(state) = self.tools.get(&name) else { return };
         loop {
             tokio::select! {
-                () = state.wake.notified() => {}
+                biased;
                 () = self.closing.cancelled() => return,
+                () = state.wake.notified() => {}
             }
             loop {
                 let slot = tokio::select! {
-                    slot = state.slots.clone().acquire_owned() => slot,
+                    biased;
                     () = self.closing.cancelled() => return,
+                    slot = state.slots.clone().acquire_owned() => slot,
                 };
                 let Ok(slot) = slot else { return };
                 match self.claim_next(&name).await {

@@ -71,6 +71,7 @@ impl Inner {
             tracing::warn!(task = %id, tool = %task.tool(), "taken over, but its tool is gone");
             let fail = Command::Fail { fence: task.fence(), error: tool_gone(&task) };
             self.settle_with(&task, fail).await;
+            self.forget_early_stop(&id);
             return;
         };
         let backend = &state.tool.backend;
@@ -92,7 +93,7 @@ impl Inner {
         self.forget_early_stop(&id);
     }
 
-    async fn settle_with(&self, task: &Task, command: Command) {
+    async fn settle_with(self: &Arc<Self>, task: &Task, command: Command) {
         let mut settled = self.apply_until_done(*task.id(), command).await;
         if matches!(settled, Err(StoreError::Refused(Refusal::Stopping))) {
             // Cancelled in the meantime: nothing is left to stop.

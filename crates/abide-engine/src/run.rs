@@ -1,6 +1,7 @@
 //! One piece of work that this process runs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_core::{
@@ -124,11 +125,23 @@ impl Run {
         self.deadline.subscribe()
     }
 
-    /// Registers interest in the response to `key`, before the question is asked.
-    pub(crate) fn expect_answer(&self, key: InputKey) -> oneshot::Receiver<RawJson> {
-        let (sender, receiver) = oneshot::channel();
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sender);
-        receiver
+    /// Registers interest in the response to `key`, before the question is asked. None if somebody
+    /// waits for it already.
+    pub(crate) fn expect_answer(&self, key: InputKey) -> Option<oneshot::Receiver<RawJson>> {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        match answers.entry(key) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(vacant) => {
+                let (sender, receiver) = oneshot::channel();
+                vacant.insert(sender);
+                Some(receiver)
+            }
+        }
+    }
+
+    /// Nobody waits for the response to `key` any more.
+    pub(crate) fn forget_answer(&self, key: &InputKey) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
     /// Hands a committed response to whoever asked.

@@ -66,6 +66,8 @@ impl Inner {
     ) -> Outcome {
         let mut deadline = run.watch_deadline();
         let mut progress = run.progress.subscribe();
+        // What the work said before anybody listened counts too.
+        progress.mark_changed();
         let mut fence = run.fence.subscribe();
         let mut said = Said::default();
         loop {
@@ -103,7 +105,7 @@ impl Inner {
 
     /// Whether the work has to stop, now that its deadline has passed. A task decides that itself:
     /// it may have asked for input in the same moment, and then its clock stands still.
-    async fn time_is_up(&self, run: &Arc<Run>) -> bool {
+    async fn time_is_up(self: &Arc<Self>, run: &Arc<Run>) -> bool {
         let fence = *run.fence.borrow();
         let Some(fence) = fence else { return true };
         let time_up = Command::TimeUp { fence };
@@ -130,7 +132,7 @@ impl Inner {
     }
 
     /// Delivers the outcome: to the waiting caller, or to the disk.
-    async fn bring_home(&self, run: &Arc<Run>, outcome: Outcome) {
+    async fn bring_home(self: &Arc<Self>, run: &Arc<Run>, outcome: Outcome) {
         let outcome = match (outcome, run.stop_reason()) {
             // An error of work that was told to stop is how it stopped.
             (Outcome::Failed(error), Some(reason)) => {
@@ -156,7 +158,7 @@ impl Inner {
         }
     }
 
-    async fn commit_outcome(&self, run: &Run, fence: Fence, outcome: Outcome) {
+    async fn commit_outcome(self: &Arc<Self>, run: &Run, fence: Fence, outcome: Outcome) {
         let command = match outcome {
             Outcome::Completed(result) => Command::Complete { fence, result },
             Outcome::Failed(error) => Command::Fail { fence, error },
@@ -183,6 +185,10 @@ impl Inner {
             let message = format!("The result has {size} bytes, more than the {max} allowed.");
             let error = RpcError::internal("result_too_large", message);
             result = self.apply_until_done(run.id, Command::Fail { fence, error }).await;
+        }
+        if let Err(StoreError::Refused(Refusal::Stopping)) = result {
+            // Cancelled while the server was stopping the work anyway.
+            result = self.apply_until_done(run.id, Command::Stopped { fence }).await;
         }
         if let Err(StoreError::Refused(Refusal::NotStopping)) = result {
             // The work stopped although its task was never told to; it must not stay at work.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use abide_core::{Authority, Command, StoreError};
+use futures::future::join_all;
 
 use crate::engine::Inner;
 
@@ -25,7 +26,7 @@ impl Inner {
         }
     }
 
-    async fn sweep(&self) -> Result<(), StoreError> {
+    async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut deleted = 0;
         loop {
             let now = self.clock.now();
@@ -39,13 +40,19 @@ impl Inner {
                     state.tool.backend.forget(id);
                 }
             }
-            for id in swept.extend {
-                match self.apply(id, Authority::Engine, Command::Extend).await {
+            let extended = swept
+                .extend
+                .into_iter()
+                .map(|id| self.apply(id, Authority::Engine, Command::Extend));
+            for extended in join_all(extended).await {
+                match extended {
                     Ok(_) | Err(StoreError::NotFound | StoreError::Refused(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
-            if !swept.more || self.closing.is_cancelled() {
+            // Those with short promises are due again at once and would never let this end; the
+            // next pass is early enough for more of them.
+            if swept.deleted.len() < BATCH as usize || self.closing.is_cancelled() {
                 break;
             }
         }

@@ -20,3 +20,6 @@ pub const TOOLS_TTL: Duration = Duration::from_secs(60);
 pub const DEFAULT_SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 /// How long connections and lanes that should have ended may linger after that.
 pub const LINGER: Duration = Duration::from_secs(2);
+/// How long a session of an older client lives without a message in either direction. Calls that
+/// take longer than that end with it.
+pub const SESSION_IDLE: Duration = Duration::from_secs(24 * 60 * 60);

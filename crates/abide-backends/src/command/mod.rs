@@ -44,6 +44,7 @@ mod spec;
 mod template;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::{Backend, BoxFuture, Outcome, RpcError, Work, WorkContext};
 use serde_json::Value;
@@ -86,6 +87,10 @@ impl CommandBackend {
 }
 
 impl Backend for CommandBackend {
+    fn grace(&self) -> Duration {
+        self.0.spec.kill_grace
+    }
+
     fn run(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome> {
         let tool = Arc::clone(&self.0);
         Box::pin(async move { tool.run(&work, &*context).await })

@@ -125,10 +125,12 @@ pub(super) struct Stop {
     now: CancellationToken,
 }
 
-/// Listens for SIGTERM and SIGINT. A third signal ends the process at once.
+/// Listens for SIGTERM, SIGINT and SIGHUP. A third signal ends the process at once.
 pub(super) fn stop_signals() -> Result<Stop, Failure> {
     let mut terminate = signal(SignalKind::terminate()).context("can't wait for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("can't wait for SIGINT")?;
+    // The terminal was closed.
+    let mut hangup = signal(SignalKind::hangup()).context("can't wait for SIGHUP")?;
     let stop = Stop::default();
     let stopping = stop.clone();
     tokio::spawn(async move {
@@ -136,6 +138,7 @@ pub(super) fn stop_signals() -> Result<Stop, Failure> {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
                 _ = interrupt.recv() => "SIGINT",
+                _ = hangup.recv() => "SIGHUP",
             }
         };
         let which = next().await;

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::common::{Declares, Folder, Http, abide, handle, signal_process, text, until};
+use crate::common::{Declares, Folder, Http, Server, abide, handle, signal_process, text, until};
 
 const TOOLS: &str =
     "[tools.hello]\ndescription = \"d\"\ncommand = [\"echo\", \"hello\"]\ninline = \"0s\"\n";
@@ -56,5 +56,22 @@ async fn a_reader_that_is_gone_or_stuck_holds_up_nothing() {
         until("the server ends", || server.0.try_wait().unwrap().is_some()).await;
         assert_eq!(server.0.wait().unwrap().code(), Some(0), "gone: {gone}");
         drop(logs);
+    }
+}
+
+/// Not even a log of everything has arguments, results or status messages in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_log_shows_what_was_sent_and_what_came_back() {
+    let tools = "[tools.say]\ndescription = \"d\"\ncommand = [\"echo\", \"--\", \"{what}\"]\n\
+                 [tools.say.input]\nwhat = { type = \"string\" }\n";
+    for level in ["debug", "trace"] {
+        let folder = Folder::new("", tools);
+        let server = Server::start_with(&folder.config(), &["--log", level]).await;
+        let sent = json!({ "what": "canary-in-the-coal-mine" });
+        let answer = server.http.call(Declares::Nothing, "say", &sent).await;
+        assert!(text(&answer["result"]).contains("canary-in-the-coal-mine"), "{answer}");
+        let stopped = server.stop().await;
+        assert!(stopped.logs.contains("serving"), "{}", stopped.logs);
+        assert!(!stopped.logs.contains("canary"), "{level}: {}", stopped.logs);
     }
 }

@@ -1,5 +1,6 @@
 //! The engine over a real SQLite file: time, races, faults, and how work is stopped.
 
+mod asking;
 mod faults;
 mod harness;
 mod promotion;

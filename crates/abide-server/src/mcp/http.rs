@@ -87,12 +87,17 @@ fn router(server: Server, streams: CancellationToken) -> Router {
         .disable_allowed_origins();
     config.session_store = None;
     let handler = server.handler.clone();
-    let rmcp = StreamableHttpService::new(
-        move || Ok(handler.clone()),
-        Arc::new(LocalSessionManager::default()),
-        config,
-    );
+    let rmcp =
+        StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(sessions()), config);
     Router::new().route(PATH, any(endpoint)).with_state(Endpoint { server, rmcp: Arc::new(rmcp) })
+}
+
+/// Sessions of older clients. A call under way does not count as activity there, so they live for
+/// longer than calls take.
+fn sessions() -> LocalSessionManager {
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(limits::SESSION_IDLE);
+    sessions
 }
 
 async fn endpoint(State(endpoint): State<Endpoint>, request: Request<Body>) -> Response {

@@ -50,7 +50,12 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
 
     let checkpointer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The read makes the connection open the log; before that its checkpoints do nothing.
-    configure(&checkpointer, "PRAGMA wal_autocheckpoint = 0; PRAGMA user_version;", &path)?;
+    configure(
+        &checkpointer,
+        "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; \
+         PRAGMA wal_autocheckpoint = 0; PRAGMA user_version;",
+        &path,
+    )?;
     let readers = (0..options.readers.max(1))
         .map(|_| {
             let reader = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;

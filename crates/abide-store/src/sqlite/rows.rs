@@ -50,7 +50,7 @@ const FIND_OWNED: &str = concat!("SELECT ", columns!(), " FROM tasks WHERE id = 
 const OLDEST_QUEUED: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM tasks INDEXED BY tasks_queued WHERE state = 'queued' AND tool = ?1 ORDER BY id LIMIT 1"
+    " FROM tasks INDEXED BY tasks_queued WHERE state = 'queued' AND tool = ?1 ORDER BY id"
 );
 const QUEUED: &str = "SELECT id FROM tasks INDEXED BY tasks_queued \
      WHERE state = 'queued' AND tool = ?1 ORDER BY id LIMIT ?2";
@@ -181,7 +181,15 @@ pub(super) fn oldest_queued(
     connection: &Connection,
     tool: &ToolName,
 ) -> Result<Option<Task>, Failure> {
-    one(connection.prepare_cached(OLDEST_QUEUED)?.query_row([tool.as_str()], read).optional()?)
+    let mut statement = connection.prepare_cached(OLDEST_QUEUED)?;
+    let mut rows = statement.query([tool.as_str()])?;
+    while let Some(row) = rows.next()? {
+        match read(row)? {
+            Ok(task) => return Ok(Some(task)),
+            Err(corrupt) => tracing::error!(%corrupt, "a queued task is passed over"),
+        }
+    }
+    Ok(None)
 }
 
 /// The queued tasks of a tool, oldest first.
@@ -242,10 +250,15 @@ pub(super) fn retire_all(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Rows as tasks. One that can't be read is named and passed over, so that it holds up nobody but
+/// whoever asks for it.
 fn tasks(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Arc<Task>>, Failure> {
     let mut tasks = Vec::new();
     while let Some(row) = rows.next()? {
-        tasks.push(Arc::new(read(row)??));
+        match read(row)? {
+            Ok(task) => tasks.push(Arc::new(task)),
+            Err(corrupt) => tracing::error!(%corrupt, "a stored task is passed over"),
+        }
     }
     Ok(tasks)
 }
