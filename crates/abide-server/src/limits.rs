@@ -23,3 +23,6 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// How long a session of an older client lives without a message in either direction. Calls that
 /// take longer than that end with it.
 pub const SESSION_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Bytes of a body beyond the limit that are read and thrown away, so that the client gets to read
+/// why it is refused.
+pub const MAX_DISCARDED_BYTES: usize = 64 * 1024 * 1024;

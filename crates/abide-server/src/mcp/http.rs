@@ -9,10 +9,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use axum::serve::ListenerExt;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -147,12 +147,9 @@ impl Endpoint {
 
 /// Reads a bounded body in bounded time.
 async fn read_body(body: Body, max: usize) -> Result<Bytes, Response> {
-    let read = Limited::new(body, max).collect();
-    match tokio::time::timeout(limits::BODY_TIMEOUT, read).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(refused(&Fault::too_large(max), "null"))
-        }
+    match tokio::time::timeout(limits::BODY_TIMEOUT, collect(body, max)).await {
+        Ok(Ok(Some(body))) => Ok(body),
+        Ok(Ok(None)) => Err(refused(&Fault::too_large(max), "null")),
         Ok(Err(_)) => {
             Err((StatusCode::BAD_REQUEST, "The request's body broke off.").into_response())
         }
@@ -160,6 +157,26 @@ async fn read_body(body: Body, max: usize) -> Result<Bytes, Response> {
             Err((StatusCode::REQUEST_TIMEOUT, "The request's body took too long.").into_response())
         }
     }
+}
+
+/// Collects the body; none if it has more than `max` bytes. What is too much is read all the same
+/// and thrown away, within bounds: a client that is still writing would find its connection broken
+/// instead of the answer.
+async fn collect(mut body: Body, max: usize) -> Result<Option<Bytes>, axum::Error> {
+    let mut kept = BytesMut::new();
+    let mut total = 0usize;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        total = total.saturating_add(data.len());
+        if total <= max {
+            kept.extend_from_slice(&data);
+        } else if total - max > limits::MAX_DISCARDED_BYTES {
+            break;
+        } else {
+            kept = BytesMut::new();
+        }
+    }
+    Ok((total <= max).then(|| kept.freeze()))
 }
 
 /// Wraps the task in an answer of rmcp's. A handle always comes as one JSON body: a call that
