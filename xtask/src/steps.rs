@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::run::{cargo, show, show_and_keep};
-use crate::tools::{CC, CLIPPY, GIT, NPM, RUSTFMT, Tool, has_nextest};
+use crate::tools::{CC, CLIPPY, CURL, GIT, NPM, RUSTFMT, Tool, has_nextest};
 use crate::{conformance, examples, generated, tidy};
 
 /// Options of `cargo xtask test`.
@@ -35,7 +35,12 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", about: "formatting of the Rust code", needs: &[RUSTFMT], run: fmt },
     Step { name: "clippy", about: "lints, warnings refused", needs: &[CLIPPY, CC], run: clippy },
     Step { name: "build", about: "the binaries", needs: &[CC], run: build },
-    Step { name: "tests", about: "unit, integration and doc tests", needs: &[CC], run: tests },
+    Step {
+        name: "tests",
+        about: "unit, integration and doc tests",
+        needs: &[CC, CURL],
+        run: tests,
+    },
     Step {
         name: "generated",
         about: "checked-in references against the code",

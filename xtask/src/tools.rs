@@ -36,6 +36,12 @@ pub(crate) const CC: Tool = Tool {
     probe: &["cc", "--version"],
     install: &["apt-get", "install", "-y", "--no-install-recommends", "gcc", "libc6-dev"],
 };
+/// For the commands that the demo prints.
+pub(crate) const CURL: Tool = Tool {
+    name: "curl",
+    probe: &["curl", "--version"],
+    install: &["apt-get", "install", "-y", "--no-install-recommends", "curl"],
+};
 /// It brings the Node that runs it; the suite gets a newer one of its own.
 pub(crate) const NPM: Tool = Tool {
     name: "npm",
