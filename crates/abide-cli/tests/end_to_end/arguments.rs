@@ -74,6 +74,8 @@ const CASES: &[(&str, &str, Answer)] = &[
     ),
     ("option", r#"{"text":"--version"}"#, ToolError(&["`text`", "start with `-`"])),
     ("option", r#"{"text":"plain"}"#, Prints("[plain]")),
+    ("show", "[]", Error(-32602)),
+    ("show", "17", Error(-32602)),
     ("überschrift ✓", "{}", Prints("ja\n")),
     ("no such tool", "{}", Error(-32602)),
     ("überschrift", "{}", Error(-32602)),

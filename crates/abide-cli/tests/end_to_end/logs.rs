@@ -1,6 +1,6 @@
 //! Logs that nobody reads: the server works on.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Stdio};
 
 use rustix::process::Signal;
@@ -10,8 +10,11 @@ use crate::common::{Declares, Folder, Http, Server, abide, handle, signal_proces
 
 const TOOLS: &str =
     "[tools.hello]\ndescription = \"d\"\ncommand = [\"echo\", \"hello\"]\ninline = \"0s\"\n";
-/// Enough that their log is larger than a pipe and the queue before it.
+/// Enough that their log is larger than a pipe.
 const TASKS: usize = 60;
+/// Bytes that a full pipe has at least, of the 64 KiB it may hold (pipe(7)): a line that does not
+/// fit as a whole waits.
+const FULL_PIPE: usize = 56 * 1024;
 
 /// A server whose log a test reads or does not read. Dropped, it is killed.
 struct Logged(Child);
@@ -29,7 +32,8 @@ async fn a_reader_that_is_gone_or_stuck_holds_up_nothing() {
         let folder = Folder::new("", TOOLS);
         let mut command = abide(["serve"]);
         // Everything is logged, so that little work makes much log.
-        command.arg(folder.config()).args(["--log", "trace", "--log-format", "json"]);
+        command.arg(folder.config()).args(["--log-format", "json"]);
+        command.args(["--log", "trace,hyper=trace,rmcp=trace"]);
         let mut server = Logged(command.stderr(Stdio::piped()).spawn().unwrap());
         let mut logs = BufReader::new(server.0.stderr.take().unwrap());
         let mut line = String::new();
@@ -55,7 +59,11 @@ async fn a_reader_that_is_gone_or_stuck_holds_up_nothing() {
         signal_process(server.0.id(), Signal::TERM);
         until("the server ends", || server.0.try_wait().unwrap().is_some()).await;
         assert_eq!(server.0.wait().unwrap().code(), Some(0), "gone: {gone}");
-        drop(logs);
+        if let Some(mut logs) = logs {
+            let mut left = Vec::new();
+            logs.read_to_end(&mut left).unwrap();
+            assert!(left.len() >= FULL_PIPE, "the pipe was not full: {} bytes", left.len());
+        }
     }
 }
 
