@@ -23,8 +23,7 @@ use crate::server::Settings;
 
 /// Methods that rmcp knows and this server has. A request of one of them that it can't read comes
 /// to us as one of a method that it doesn't know.
-const READ_BY_RMCP: [&str; 8] = [
-    "initialize",
+const READ_BY_RMCP: [&str; 7] = [
     "server/discover",
     "tools/list",
     "tools/call",
