@@ -2,5 +2,4 @@
 //! [`Backend`](abide_core::Backend); the engine doesn't know which one it runs.
 
 pub mod command;
-#[cfg(target_os = "linux")]
 pub mod runner;

@@ -8,6 +8,7 @@ use crate::commands::{config, connect, demo, help_markdown, serve};
 use crate::failure::Failure;
 use crate::logging::{self, LogArgs};
 use crate::terminal;
+use crate::wiring;
 
 /// Durable tasks for MCP: long-running commands as tools whose results are never lost
 ///
@@ -37,6 +38,11 @@ enum Command {
 /// Runs the command that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
+    // Before anything else: a runner is to be small, and to inherit nothing.
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|first| first == wiring::RUNNER) {
+        return abide_backends::runner::main(args);
+    }
     let cli = Cli::parse();
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,

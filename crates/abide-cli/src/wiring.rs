@@ -1,10 +1,14 @@
 //! Puts the rooms together: a checked config becomes a store, an engine and a server.
 
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_backends::command::CommandBackend;
-use abide_core::{OnRestart, Policy, Store};
+use abide_backends::runner::{Found, Program, RunName, Spool};
+use abide_core::{Policy, Store, StoreError, TaskId};
 use abide_engine::{Engine, Options, Schema, SystemClock, Tool};
 use abide_server::{AllowLists, Server, Settings, ToolDefinition};
 use abide_store::sqlite::{Options as SqliteOptions, SqliteStore};
@@ -14,18 +18,30 @@ use serde_json::{Map, Value as Json};
 use crate::config::{Annotations, Config, Envelope, ServerConfig, StoreLocation, ToolConfig};
 use crate::failure::Failure;
 
+/// The argument with which `abide` is a runner.
+pub(crate) const RUNNER: &str = "runner";
+/// Tasks that are looked at in one go.
+const BATCH: u32 = 1000;
+
 /// Opens the store, settles what a former process left in it, and puts a server before it.
 ///
 /// # Errors
 /// [`Failure`] that says which part can't be used, and why.
 pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
-    let tools = config.tools.iter().map(tool).collect::<Result<Vec<_>, _>>()?;
-    let definitions = config.tools.iter().map(definition).collect();
+    let secrets = config.tools.iter().map(secrets).collect::<Result<Vec<_>, _>>()?;
     let store = open(&config.server.store)?;
-    let engine =
-        Engine::start(store, Arc::new(SystemClock), tools, Options::default()).await.with_context(
-            || format!("what a former process left in {} can't be settled", config.server.store),
-        )?;
+    // Not before the store: its lock proves that no other process uses the spool.
+    let spool = open_spool(&config.server.store)?;
+    let tools = config.tools.iter().zip(secrets);
+    let tools = tools.map(|(config, secrets)| tool(config, secrets, spool.clone()));
+    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let definitions = config.tools.iter().map(definition).collect();
+    let recovering =
+        || format!("what a former process left in {} can't be settled", config.server.store);
+    let engine = Engine::start(store.clone(), Arc::new(SystemClock), tools, Options::default())
+        .await
+        .with_context(recovering)?;
+    clear_spool(&spool, &*store).await.with_context(recovering)?;
     Ok(Server::new(engine, definitions, settings(&config.server)))
 }
 
@@ -35,8 +51,94 @@ fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
     Ok(Arc::new(store))
 }
 
-fn tool(config: &ToolConfig) -> Result<Tool, Failure> {
-    let backend = CommandBackend::new(config.command_spec(), &config.input_schema)
+/// The folder of the runs, beside the database.
+fn spool_root(location: &StoreLocation) -> PathBuf {
+    let StoreLocation::Sqlite(path) = location;
+    // The same place by whichever link the database is named.
+    let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let mut name = OsString::from(path);
+    name.push(".runs");
+    PathBuf::from(name)
+}
+
+fn open_spool(location: &StoreLocation) -> Result<Spool, Failure> {
+    let root = spool_root(location);
+    let program = Program::this([RUNNER]).context("can't find out where abide itself lies")?;
+    let spool = Spool::open(&root, program);
+    Ok(spool.with_context(|| format!("can't use {}, the folder of the runs", root.display()))?)
+}
+
+/// Stops what belongs to no task that is at work, such as plain calls whose server was killed, and
+/// removes what belongs to no task at all.
+async fn clear_spool(spool: &Spool, store: &dyn Store) -> anyhow::Result<()> {
+    // New calls are taken only after this, so what is not at work now never will be.
+    let runs = spool.list()?;
+    let at_work = at_work(store).await?;
+    let ids: HashSet<TaskId> = runs.iter().map(|run| run.task).collect();
+    let existing: HashSet<TaskId> =
+        store.existing(ids.into_iter().collect()).await?.into_iter().collect();
+    for run in runs.into_iter().filter(|run| !at_work.contains(&run.task)) {
+        let spool = spool.clone();
+        let keep = existing.contains(&run.task);
+        // Stopping may take as long as a grace.
+        tokio::spawn(async move {
+            if let Err(error) = clear(&spool, run, keep).await {
+                tracing::error!(%run, %error, "a run that belongs to no task at work is left");
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn clear(spool: &Spool, name: RunName, keep: bool) -> std::io::Result<()> {
+    match spool.find(&name)? {
+        Found::Live(run) => {
+            tracing::warn!(run = %name, "stopping a command that belongs to no task at work");
+            run.stop().await?;
+            run.wait().await?;
+        }
+        Found::Lost(lost) => drop(lost.stop_leftovers().await?),
+        Found::Finished(_) | Found::Absent => {}
+    }
+    if keep { Ok(()) } else { spool.remove(&name) }
+}
+
+async fn at_work(store: &dyn Store) -> Result<HashSet<TaskId>, StoreError> {
+    let mut ids = HashSet::new();
+    let mut after = None;
+    loop {
+        let tasks = store.unfinished(after, BATCH).await?;
+        let Some(last) = tasks.last() else { return Ok(ids) };
+        after = Some(*last.id());
+        ids.extend(tasks.iter().map(|task| *task.id()));
+    }
+}
+
+/// The values of a tool's secrets, from our own environment.
+fn secrets(config: &ToolConfig) -> Result<BTreeMap<String, String>, Failure> {
+    let read = |name: &String| match std::env::var(name) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(error) => {
+            let problem = match error {
+                std::env::VarError::NotPresent => "is not set",
+                std::env::VarError::NotUnicode(_) => "is not valid UTF-8",
+            };
+            Err(Failure::failed(format!(
+                "the tool {} needs the environment variable {name}, which {problem}",
+                config.name
+            ))
+            .hint("set it where abide is started, or take it out of the tool's `secrets`"))
+        }
+    };
+    config.secrets.iter().map(read).collect()
+}
+
+fn tool(
+    config: &ToolConfig,
+    secrets: BTreeMap<String, String>,
+    spool: Spool,
+) -> Result<Tool, Failure> {
+    let backend = CommandBackend::new(config.command_spec(secrets), &config.input_schema, spool)
         .with_context(|| format!("the tool {}", config.name))?;
     let input = Schema::compile(&config.input_schema)
         .with_context(|| format!("the input schema of the tool {}", config.name))?;
@@ -49,8 +151,7 @@ fn tool(config: &ToolConfig) -> Result<Tool, Failure> {
             timeout_ms: config.timeout.map(millis),
             keep_ms: config.keep.map(millis),
             poll_interval_ms: millis(config.poll),
-            // Nothing of a command can be taken up again by another process yet.
-            on_restart: OnRestart::Fail,
+            on_restart: config.on_restart,
         },
         concurrency: config.concurrency,
         queue: config.queue,

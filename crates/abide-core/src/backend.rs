@@ -163,14 +163,15 @@ pub trait Backend: Send + Sync + 'static {
         })
     }
 
-    /// Stops what is left of the work of an earlier process and forgets it.
-    fn discard(&self, work: Work) -> BoxFuture<'static, ()> {
+    /// Stops what is left of the work of an earlier process. Work that had ended by itself before
+    /// gives its outcome.
+    fn discard(&self, work: Work) -> BoxFuture<'static, Option<Outcome>> {
         let _ = work;
-        Box::pin(async {})
+        Box::pin(async { None })
     }
 
-    /// The task is no more: what was kept for it can go.
-    fn forget(&self, task: &TaskId) {
-        let _ = task;
+    /// These tasks are no more, and nothing of their work runs: what was kept for them can go.
+    fn forget(&self, tasks: Vec<TaskId>) {
+        let _ = tasks;
     }
 }

@@ -1,16 +1,21 @@
 //! What becomes of tasks whose worker is gone: taken up again, begun again, or failed honestly.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::{
-    Authority, Command, OnRestart, Refusal, RpcError, State, StoreError, Task, TaskId, Work,
+    Authority, Command, OnRestart, Outcome, Refusal, RpcError, State, StoreError, Task, TaskId,
+    Work,
 };
 use futures::future::join_all;
 
 use crate::engine::Inner;
+use crate::outcome;
 
 /// Tasks that are looked at in one go.
 const BATCH: u32 = 256;
+/// How long a start waits for the work of a former process to be settled.
+const SETTLING: Duration = Duration::from_secs(2);
 
 impl Inner {
     /// Settles every task that a former process left unfinished: claimed ones by what their tool
@@ -18,11 +23,10 @@ impl Inner {
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
         let settling = self.take_over_orphans().await?;
         let taken_over = settling.len();
-        // Before anybody can ask: no task says that it is at work when it is not.
-        for settled in join_all(settling).await {
-            if let Err(error) = settled {
-                tracing::error!(%error, "a task could not be settled");
-            }
+        // Before anybody can ask, so that no task says that it is at work when it is not. What is
+        // still being stopped is at work.
+        if tokio::time::timeout(SETTLING, join_all(settling)).await.is_err() {
+            tracing::info!("still stopping work that a former process left");
         }
         let queued = self.look_through_queue().await?;
         if taken_over + queued > 0 {
@@ -82,13 +86,17 @@ impl Inner {
             self.resume(task, slot);
             return;
         }
-        backend.discard(work(&task)).await;
+        let ended = backend.discard(work(&task)).await;
         let fence = task.fence();
-        let command = match task.state() {
-            State::Stopping { .. } => Command::Stopped { fence },
-            _ => Command::Requeue { fence, error: crashed() },
+        let command = match (ended.map(outcome::checked), task.state()) {
+            // It had ended before anybody could interrupt it.
+            (Some(Outcome::Completed(result)), _) => Command::Complete { fence, result },
+            (_, State::Stopping { .. }) => Command::Stopped { fence },
+            (Some(Outcome::Failed(error)), _) => Command::Fail { fence, error },
+            (Some(Outcome::Lost(error)), _) => Command::Requeue { fence, error },
+            (Some(Outcome::Stopped) | None, _) => Command::Requeue { fence, error: crashed() },
         };
-        tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work is left");
+        tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work runs");
         self.settle_with(&task, command).await;
         self.forget_early_stop(&id);
     }

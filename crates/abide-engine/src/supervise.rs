@@ -149,6 +149,7 @@ impl Inner {
             Phase::Plain(caller) => {
                 // A caller who is gone needs no result.
                 let _ = caller.send(outcome);
+                self.forget(&run.tool, vec![run.id]);
             }
             Phase::Durable(fence) => {
                 drop(phase);
@@ -162,8 +163,9 @@ impl Inner {
         let command = match outcome {
             Outcome::Completed(result) => Command::Complete { fence, result },
             Outcome::Failed(error) => Command::Fail { fence, error },
+            // Begun again, or failed, as the tool says.
             Outcome::Lost(error) if run.stop_reason().is_none() => {
-                Command::Interrupt { fence, error }
+                Command::Requeue { fence, error }
             }
             Outcome::Stopped | Outcome::Lost(_) => match run.stop_reason() {
                 Some(StopReason::Cancelled) => Command::Stopped { fence },
@@ -172,7 +174,6 @@ impl Inner {
                     let _ = self.apply_until_done(run.id, Command::TimeUp { fence }).await;
                     Command::Stopped { fence }
                 }
-                // Begun again after the next start, or failed, as the tool says.
                 Some(StopReason::Shutdown) => Command::Requeue { fence, error: interrupted() },
                 Some(StopReason::Abandoned) | None => Command::Fail {
                     fence,

@@ -1,8 +1,9 @@
 //! Deletes ended tasks whose time is over, and renews the promise of those still at work.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{Authority, Command, StoreError};
+use abide_core::{Authority, Command, StoreError, TaskId, ToolName};
 use futures::future::join_all;
 
 use crate::engine::Inner;
@@ -26,6 +27,13 @@ impl Inner {
         }
     }
 
+    /// Tells the backend of `tool` that nobody can ask for these any more.
+    pub(crate) fn forget(&self, tool: &ToolName, tasks: Vec<TaskId>) {
+        if let Some(state) = self.tools.get(tool) {
+            state.tool.backend.forget(tasks);
+        }
+    }
+
     async fn sweep(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut deleted = 0;
         loop {
@@ -35,10 +43,13 @@ impl Inner {
             let horizon = now.plus_millis(ahead.saturating_mul(2));
             let swept = self.store.sweep(now, horizon, BATCH).await?;
             deleted += swept.deleted.len();
-            for (id, tool) in &swept.deleted {
-                if let Some(state) = self.tools.get(tool) {
-                    state.tool.backend.forget(id);
-                }
+            let full = swept.deleted.len() >= BATCH as usize;
+            let mut by_tool: HashMap<ToolName, Vec<TaskId>> = HashMap::new();
+            for (id, tool) in swept.deleted {
+                by_tool.entry(tool).or_default().push(id);
+            }
+            for (tool, tasks) in by_tool {
+                self.forget(&tool, tasks);
             }
             let extended = swept
                 .extend
@@ -52,7 +63,7 @@ impl Inner {
             }
             // Those with short promises are due again at once and would never let this end; the
             // next pass is early enough for more of them.
-            if swept.deleted.len() < BATCH as usize || self.closing.is_cancelled() {
+            if !full || self.closing.is_cancelled() {
                 break;
             }
         }

@@ -45,8 +45,9 @@ impl Retrieve for NothingOutside {
 pub(super) fn read(stdout: &Captured, schema: Option<&Schema>) -> Result<RawJson, String> {
     let Some(bytes) = stdout.whole() else {
         return Err(format!(
-            "The command's output has {} bytes, more than this tool keeps, so it is not whole \
-             JSON. The tool's operator can raise the limit on its output.",
+            "The command's output has {} bytes, more than were kept, so it is not whole JSON. The \
+             tool's operator can raise the limit on its output, or make room on the server's disk \
+             if that was full.",
             stdout.total
         ));
     };

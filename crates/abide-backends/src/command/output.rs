@@ -1,23 +1,8 @@
-//! What a command prints: read without end into bounded memory, and made into text.
+//! What is kept of a command's output, made into text.
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use crate::runner;
 
-/// Bytes that are read at a time: what a pipe holds on Linux.
-const READ_BYTES: usize = 64 * 1024;
-
-/// The first and the last part of an endless stream.
-#[derive(Debug)]
-pub(super) struct Capture {
-    head: Vec<u8>,
-    head_max: usize,
-    /// A ring: once it is full, the oldest byte is at `tail_at`.
-    tail: Vec<u8>,
-    tail_max: usize,
-    tail_at: usize,
-    total: u64,
-}
-
-/// What is left of a stream that has been read.
+/// What is kept of a stream.
 #[derive(Debug)]
 pub(super) struct Captured {
     /// The whole, or its first part.
@@ -37,53 +22,10 @@ pub(super) struct Text {
     left_out: u64,
 }
 
-impl Capture {
-    /// Room for `max` bytes, half for the beginning and half for the end.
-    pub(super) fn new(max: usize) -> Self {
-        let head_max = max / 2;
-        let (head, tail) = (Vec::new(), Vec::new());
-        Self { head, head_max, tail, tail_max: max - head_max, tail_at: 0, total: 0 }
-    }
-
-    /// Reads to the end of the stream. What was read so far stays when the future is dropped.
-    pub(super) async fn fill(&mut self, mut stream: impl AsyncRead + Unpin) {
-        let mut buffer = vec![0; READ_BYTES];
-        // A pipe that can't be read has nothing more to say.
-        while let Ok(length @ 1..) = stream.read(&mut buffer).await {
-            self.push(&buffer[..length]);
-        }
-    }
-
-    fn push(&mut self, mut bytes: &[u8]) {
-        self.total += bytes.len() as u64;
-        let room = self.head_max - self.head.len();
-        let (head, rest) = bytes.split_at(room.min(bytes.len()));
-        self.head.extend_from_slice(head);
-
-        // Only the newest bytes can stay.
-        bytes = &rest[rest.len().saturating_sub(self.tail_max)..];
-        let room = self.tail_max - self.tail.len();
-        let (fresh, over) = bytes.split_at(room.min(bytes.len()));
-        self.tail.extend_from_slice(fresh);
-        let to_the_edge = over.len().min(self.tail_max - self.tail_at);
-        let (first, second) = over.split_at(to_the_edge);
-        self.tail[self.tail_at..][..first.len()].copy_from_slice(first);
-        self.tail[..second.len()].copy_from_slice(second);
-        if !over.is_empty() {
-            self.tail_at = (self.tail_at + over.len()) % self.tail_max;
-        }
-    }
-
-    pub(super) fn finish(mut self) -> Captured {
-        self.tail.rotate_left(self.tail_at);
-        let kept = (self.head.len() + self.tail.len()) as u64;
-        let tail = if kept == self.total {
-            self.head.append(&mut self.tail);
-            None
-        } else {
-            Some(self.tail)
-        };
-        Captured { head: self.head, tail, total: self.total }
+impl From<runner::Captured> for Captured {
+    fn from(captured: runner::Captured) -> Self {
+        let runner::Captured { head, tail, total, lost: _ } = captured;
+        Self { head, tail, total }
     }
 }
 

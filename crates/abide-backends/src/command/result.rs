@@ -31,22 +31,44 @@ struct TextContent {
     text: String,
 }
 
+/// What a command printed.
+#[derive(Debug)]
+pub(super) struct Streams {
+    pub(super) stdout: Text,
+    pub(super) stderr: Text,
+    /// Bytes of both that could not be kept although there was room for them in the limits.
+    pub(super) lost: u64,
+}
+
 /// A command that ended with exit code 0.
-pub(super) fn success(stdout: Text, stderr: Text) -> RawJson {
+pub(super) fn success(streams: Streams) -> RawJson {
+    let Streams { stdout, stderr, lost } = streams;
     let mut text = if stdout.is_empty() { stderr } else { stdout };
     text.shrink(MAX_RESULT_BYTES - FRAME_BYTES);
     let text = if text.is_empty() { NO_OUTPUT.to_owned() } else { text.into_string() };
-    write(vec![text], None, false)
+    write([text].into_iter().chain(said_lost(lost)).collect(), None, false)
+}
+
+/// That some of the output is missing.
+fn said_lost(bytes: u64) -> Option<String> {
+    (bytes > 0).then(|| {
+        format!(
+            "[{bytes} bytes of the output are missing: the server's disk was full or broken while \
+             the command ran]"
+        )
+    })
 }
 
 /// A command that ended otherwise; `end` says how.
-pub(super) fn failure(mut stdout: Text, mut stderr: Text, end: &str) -> RawJson {
+pub(super) fn failure(streams: Streams, end: &str) -> RawJson {
+    let Streams { mut stdout, mut stderr, lost } = streams;
     fit(&mut stdout, &mut stderr, MAX_RESULT_BYTES - FRAME_BYTES);
     let mut texts: Vec<String> = [stdout, stderr]
         .into_iter()
         .filter(|text| !text.is_empty())
         .map(Text::into_string)
         .collect();
+    texts.extend(said_lost(lost));
     texts.push(end.to_owned());
     write(texts, None, true)
 }

@@ -5,7 +5,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::process::TASK_ID_VARIABLE;
+use crate::runner::{RUN_VARIABLE, SMALLEST_SECRET_BYTES};
+
+/// The variable that tells a command the handle of its task.
+pub const TASK_ID_VARIABLE: &str = "ABIDE_TASK_ID";
 
 /// Bytes of standard output, and as many of standard error, that are kept, unless the spec says
 /// otherwise.
@@ -27,6 +30,8 @@ pub struct CommandSpec {
     pub cwd: Option<PathBuf>,
     /// Variables that are added to the cleared environment; these win over inherited ones.
     pub env: BTreeMap<String, String>,
+    /// More variables, whose values are replaced in everything that is kept of the output.
+    pub secrets: BTreeMap<String, String>,
     /// What the command prints.
     pub output: OutputMode,
     /// JSON Schema (2020-12 unless `$schema` says otherwise) that JSON output has to fit.
@@ -34,6 +39,9 @@ pub struct CommandSpec {
     /// How many bytes of standard output, and as many of standard error, are kept: the first
     /// half and the last half, with a marker between them.
     pub max_output_bytes: usize,
+    /// How many bytes of the log are kept: standard output and standard error together, in the
+    /// order in which they came.
+    pub max_log_bytes: u64,
     /// How long the command has between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
 }
@@ -45,6 +53,7 @@ impl fmt::Debug for CommandSpec {
             .field("argv", &self.argv)
             .field("cwd", &self.cwd)
             .field("env", &self.env.keys())
+            .field("secrets", &self.secrets.keys())
             .field("output", &self.output)
             .field("max_output_bytes", &self.max_output_bytes)
             .field("kill_grace", &self.kill_grace)
@@ -135,6 +144,21 @@ pub enum SpecError {
         /// The name.
         name: String,
     },
+    /// A value is too short to be told from other output.
+    #[error(
+        "the secret `{name}` has fewer than {SMALLEST_SECRET_BYTES} bytes, too few to be found in \
+         the command's output; give a longer one, or put it into the plain environment"
+    )]
+    ShortSecret {
+        /// The name.
+        name: String,
+    },
+    /// A variable is given twice.
+    #[error("the variable `{name}` is given as a secret and as a plain one; keep one of them")]
+    SecretAndPlain {
+        /// The name.
+        name: String,
+    },
     /// The output limit is out of range.
     #[error(
         "the output limit of {given} bytes must be {SMALLEST_MAX_OUTPUT_BYTES} to \
@@ -172,15 +196,24 @@ impl CommandSpec {
         if self.cwd.as_ref().is_some_and(|cwd| cwd.as_os_str().as_encoded_bytes().contains(&0)) {
             return Err(SpecError::NulByte { what: "the working directory".to_owned() });
         }
-        for (name, value) in &self.env {
+        for (name, value) in self.env.iter().chain(&self.secrets) {
             if name.is_empty() || name.contains('=') {
                 return Err(SpecError::BadVariable { name: name.clone() });
             }
-            if name == TASK_ID_VARIABLE {
+            if [TASK_ID_VARIABLE, RUN_VARIABLE].contains(&name.as_str()) {
                 return Err(SpecError::ReservedVariable { name: name.clone() });
             }
             if name.contains('\0') || value.contains('\0') {
                 return Err(SpecError::NulByte { what: format!("the variable {name:?}") });
+            }
+        }
+        for (name, value) in &self.secrets {
+            let name = name.clone();
+            if self.env.contains_key(&name) {
+                return Err(SpecError::SecretAndPlain { name });
+            }
+            if value.len() < SMALLEST_SECRET_BYTES {
+                return Err(SpecError::ShortSecret { name });
             }
         }
         if !(SMALLEST_MAX_OUTPUT_BYTES..=LARGEST_MAX_OUTPUT_BYTES).contains(&self.max_output_bytes)

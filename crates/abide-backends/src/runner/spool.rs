@@ -1,12 +1,14 @@
 //! The spool: the folders of all runs, seen from the server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use abide_core::TaskId;
 
 use super::folder::{Folder, JOB, LOG, OUTCOME};
 use super::job::{JobFile, JobSpec};
@@ -159,6 +161,20 @@ impl Spool {
     /// [`io::ErrorKind::ResourceBusy`] if it runs; else that the folder can't be removed.
     pub fn remove(&self, name: &RunName) -> io::Result<()> {
         self.remove_folder(&name.to_string())
+    }
+
+    /// Removes every run of these tasks. A run that has not ended stays, and so does what can't be
+    /// removed.
+    ///
+    /// # Errors
+    /// That the spool can't be read, or the first folder that can't be removed.
+    pub fn remove_tasks(&self, tasks: &[TaskId]) -> io::Result<()> {
+        let tasks: HashSet<&TaskId> = tasks.iter().collect();
+        let mut result = Ok(());
+        for name in self.list()?.iter().filter(|name| tasks.contains(&name.task)) {
+            result = result.and(self.remove(name));
+        }
+        result
     }
 
     /// What is kept of a run's output so far.

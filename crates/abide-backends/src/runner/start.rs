@@ -126,13 +126,19 @@ pub(super) fn start(
     // Held from here on, before anybody can see the folder.
     let lock = lock::create(&open).map_err(spool)?;
     let json = serde_json::to_vec(job).map_err(|error| spool(error.into()))?;
-    open.create(JOB).and_then(|mut file| file.write_all(&json)).map_err(spool)?;
+    let written = open.create(JOB).and_then(|mut file| {
+        file.write_all(&json)?;
+        file.sync_data()
+    });
+    written.map_err(spool)?;
     let complaints = open.append(COMPLAINTS).map_err(spool)?;
     match renameat_with(CWD, &folder.0, CWD, &path, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => return Err(StartError::Exists(*name)),
         renamed => renamed.map_err(|errno| spool(errno.into()))?,
     }
     let folder = folder.moved_to(path);
+    // From here on the job could run, and a power cut must not make it look as if it never had.
+    open.sync().map_err(spool)?;
 
     let runner = |error: io::Error| StartError::Runner(error.to_string());
     let (ours, theirs) = UnixStream::pair().map_err(runner)?;

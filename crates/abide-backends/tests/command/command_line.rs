@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use abide_backends::command::{CommandBackend, MAX_ARGUMENT_BYTES, SpecError};
+use abide_backends::command::{self, CommandBackend, MAX_ARGUMENT_BYTES, SpecError};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::harness::{backend, call, run, script, spec, task_id};
+use crate::harness::{Context, call, finished, run, script, spec, start_as, task_id, within};
 
 /// A tool that prints its arguments, each with a NUL behind it.
 fn print_arguments(templates: &[&str]) -> abide_backends::command::CommandSpec {
@@ -80,12 +80,19 @@ async fn the_environment_is_the_listed_one() {
         ("CI".to_owned(), "1".to_owned()),
         ("LANG".to_owned(), "x=y\nz".to_owned()),
     ]);
-    let finished = call(spec, "{}").await;
+    spec.secrets = BTreeMap::from([("TOKEN".to_owned(), "not for the log".to_owned())]);
+    let id = task_id();
+    let finished = finished(within(start_as(id, spec, "{}", &Context::new())).await);
     let seen: BTreeMap<&str, &str> =
         finished.text().split_terminator('\0').map(|line| line.split_once('=').unwrap()).collect();
-    let id = task_id();
-    let mut expected =
-        BTreeMap::from([("CI", "1"), ("LANG", "x=y\nz"), ("ABIDE_TASK_ID", id.as_str())]);
+    let run = format!("{id}.1");
+    let mut expected = BTreeMap::from([
+        ("CI", "1"),
+        ("LANG", "x=y\nz"),
+        ("TOKEN", "[redacted TOKEN]"),
+        ("ABIDE_TASK_ID", id.as_str()),
+        ("ABIDE_RUN", &run),
+    ]);
     let (path, home) = (std::env::var("PATH").unwrap(), std::env::var("HOME").unwrap_or_default());
     expected.insert("PATH", &path);
     if !home.is_empty() {
@@ -98,10 +105,10 @@ async fn the_environment_is_the_listed_one() {
 async fn standard_input_is_empty_and_there_is_no_terminal() {
     assert_eq!(run("wc -c").await.text().trim(), "0");
     assert_eq!(run("(: < /dev/tty) 2>/dev/null && echo tty || echo none").await.text(), "none\n");
-    // Leader of a session and a group of its own: pid, pgrp and session are one number.
-    let stat = run("cut -d' ' -f1,5,6 /proc/$$/stat").await;
+    // Leader of a group of its own, in the session of its runner.
+    let stat = run("cut -d' ' -f1,4,5,6 /proc/$$/stat").await;
     let ids: Vec<&str> = stat.text().split_whitespace().collect();
-    assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert!(ids.len() == 4 && ids[0] == ids[2] && ids[1] == ids[3], "{ids:?}");
 }
 
 #[tokio::test]
@@ -119,7 +126,7 @@ async fn a_relative_program_is_in_the_working_directory() {
 fn a_bad_spec_is_refused() {
     let refused = |spec| {
         let schema = json!({"properties": {"build": {}}});
-        CommandBackend::new(spec, &schema).unwrap_err()
+        command::check(&spec, &schema).unwrap_err()
     };
     assert_eq!(refused(spec(&[])), SpecError::NoProgram);
     assert_eq!(refused(spec(&[""])), SpecError::NoProgram);
@@ -128,11 +135,21 @@ fn a_bad_spec_is_refused() {
         refused(spec(&["x", "{biuld}"])),
         SpecError::UnknownPlaceholder { index: 1, nearest: Some(name), .. } if name == "build"
     ));
-    for (name, value) in [("", "x"), ("a=b", "x"), ("a", "\0"), ("ABIDE_TASK_ID", "x")] {
-        let mut spec = spec(&["x"]);
-        spec.env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
-        refused(spec);
+    for (name, value) in
+        [("", "x"), ("a=b", "x"), ("a", "\0"), ("ABIDE_TASK_ID", "x"), ("ABIDE_RUN", "x")]
+    {
+        let mut plain = spec(&["x"]);
+        plain.env = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        refused(plain);
+        let mut secret = spec(&["x"]);
+        secret.secrets = BTreeMap::from([(name.to_owned(), value.to_owned())]);
+        refused(secret);
     }
+    let mut both = spec(&["x"]);
+    both.secrets = BTreeMap::from([("KEY".to_owned(), "abc".to_owned())]);
+    assert_eq!(refused(both.clone()), SpecError::ShortSecret { name: "KEY".to_owned() });
+    both.env = both.secrets.clone();
+    assert_eq!(refused(both), SpecError::SecretAndPlain { name: "KEY".to_owned() });
     for max_output_bytes in [0, 1023, 4 * 1024 * 1024 + 1] {
         let spec = abide_backends::command::CommandSpec { max_output_bytes, ..spec(&["x"]) };
         assert_eq!(refused(spec), SpecError::OutputLimit { given: max_output_bytes });
@@ -160,6 +177,6 @@ proptest! {
 
 #[test]
 fn a_tool_can_be_shared() {
-    fn check<T: Send + Sync + 'static>(_: &T) {}
-    check(&backend(spec(&["x"])));
+    fn check<T: Send + Sync + 'static>() {}
+    check::<CommandBackend>();
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide_backends::command::{
     CommandBackend, CommandSpec, DEFAULT_KILL_GRACE, DEFAULT_MAX_OUTPUT_BYTES, OutputMode,
 };
+use abide_backends::runner::{DEFAULT_MAX_LOG_BYTES, Found, Program, Spool};
 use abide_core::{
     AskError, Backend, BoxFuture, InputKey, Outcome, Owner, Progress, RawJson, StopReason, TaskId,
     Timestamp, ToolName, Work, WorkContext, limits,
@@ -65,9 +67,11 @@ pub(crate) fn spec(argv: &[&str]) -> CommandSpec {
         argv: argv.iter().map(|element| (*element).to_owned()).collect(),
         cwd: None,
         env: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         output: OutputMode::Text,
         output_schema: None,
         max_output_bytes: DEFAULT_MAX_OUTPUT_BYTES,
+        max_log_bytes: DEFAULT_MAX_LOG_BYTES,
         kill_grace: DEFAULT_KILL_GRACE,
     }
 }
@@ -77,30 +81,98 @@ pub(crate) fn script(script: &str) -> CommandSpec {
     spec(&["sh", "-c", &script.replace('{', "{{").replace('}', "}}")])
 }
 
+/// A handle that no other call on the machine has: processes are recognised by it.
 pub(crate) fn task_id() -> TaskId {
-    TaskId::new(Timestamp::from_millis(1), [7; TaskId::RANDOM_LEN])
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    let mut unique = [7; TaskId::RANDOM_LEN];
+    unique[..4].copy_from_slice(&std::process::id().to_be_bytes());
+    unique[4..8].copy_from_slice(&LAST.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    TaskId::new(Timestamp::from_millis(1), unique)
 }
 
-/// A backend for `spec` whose input schema has the properties `a` to `d`.
-pub(crate) fn backend(spec: CommandSpec) -> CommandBackend {
-    let schema = json!({"type": "object", "properties": {"a": {}, "b": {}, "c": {}, "d": {}}});
-    CommandBackend::new(spec, &schema).unwrap()
+/// The input schema of every tool here: the properties `a` to `d`.
+pub(crate) fn input_schema() -> Value {
+    json!({"type": "object", "properties": {"a": {}, "b": {}, "c": {}, "d": {}}})
 }
 
-/// Starts a call.
+/// A folder for the runs of some tools.
+pub(crate) struct Place(tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The spool, opened as a server does when it starts.
+    pub(crate) fn spool(&self) -> Spool {
+        let runner = Program {
+            path: env!("CARGO_BIN_EXE_abide-runner").into(),
+            args: Vec::new(),
+            shown_as: None,
+        };
+        Spool::open(self.0.path(), runner).unwrap()
+    }
+
+    /// A backend for `spec`.
+    pub(crate) fn backend(&self, spec: CommandSpec) -> CommandBackend {
+        CommandBackend::new(spec, &input_schema(), self.spool()).unwrap()
+    }
+}
+
+/// What a test that fails leaves behind is told to stop.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let spool = self.spool();
+        let stop = async move {
+            for run in spool.list().unwrap_or_default() {
+                if let Ok(Found::Live(run)) = spool.find(&run) {
+                    let _ = run.stop().await;
+                }
+            }
+        };
+        // Here a runtime may be running already.
+        let stopping = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(stop);
+        });
+        let _ = stopping.join();
+    }
+}
+
+/// A call of a tool.
+pub(crate) fn work(task_id: TaskId, arguments: &str) -> Work {
+    Work {
+        task_id,
+        owner: Owner::local(),
+        tool: ToolName::new("tool").unwrap(),
+        arguments: RawJson::parse(arguments).unwrap(),
+        attempt: 1,
+    }
+}
+
+/// Starts a call in a place of its own.
 pub(crate) fn start(
     spec: CommandSpec,
     arguments: &str,
     context: &Arc<Context>,
 ) -> BoxFuture<'static, Outcome> {
-    let work = Work {
-        task_id: task_id(),
-        owner: Owner::local(),
-        tool: ToolName::new("tool").unwrap(),
-        arguments: RawJson::parse(arguments).unwrap(),
-        attempt: 1,
-    };
-    backend(spec).run(work, Arc::<Context>::clone(context))
+    start_as(task_id(), spec, arguments, context)
+}
+
+/// The same under a given handle.
+pub(crate) fn start_as(
+    task_id: TaskId,
+    spec: CommandSpec,
+    arguments: &str,
+    context: &Arc<Context>,
+) -> BoxFuture<'static, Outcome> {
+    let place = Place::new();
+    let running = place.backend(spec).run(work(task_id, arguments), Arc::<Context>::clone(context));
+    Box::pin(async move {
+        let outcome = running.await;
+        drop(place);
+        outcome
+    })
 }
 
 /// A finished call.
@@ -140,7 +212,12 @@ impl Finished {
 
 /// Runs a call to its end.
 pub(crate) async fn call(spec: CommandSpec, arguments: &str) -> Finished {
-    let outcome = within(start(spec, arguments, &Context::new())).await;
+    finished(within(start(spec, arguments, &Context::new())).await)
+}
+
+/// What a call has returned.
+#[track_caller]
+pub(crate) fn finished(outcome: Outcome) -> Finished {
     let Outcome::Completed(raw) = outcome else { panic!("{outcome:?}") };
     assert!(raw.as_str().starts_with(r#"{"resultType":"complete","content":["#));
     assert!(raw.len() <= limits::MAX_RESULT_BYTES);

@@ -1,8 +1,6 @@
 //! JSON output: unchanged, whole, and as its schema says.
 
-use abide_backends::command::{
-    CommandBackend, CommandSpec, LARGEST_MAX_OUTPUT_BYTES, OutputMode, SpecError,
-};
+use abide_backends::command::{self, CommandSpec, LARGEST_MAX_OUTPUT_BYTES, OutputMode, SpecError};
 use abide_core::limits::MAX_RESULT_BYTES;
 use serde_json::{Value, json};
 
@@ -120,7 +118,7 @@ fn a_schema_can_not_reach_outside() {
         (json!({"properties": {"a": {"$ref": "other.json#/x"}}}), "not present"),
         (json!({"type": "nonsense"}), "nonsense"),
     ] {
-        let error = CommandBackend::new(printing("true", Some(schema)), &json!({})).unwrap_err();
+        let error = command::check(&printing("true", Some(schema)), &json!({})).unwrap_err();
         assert!(matches!(error, SpecError::OutputSchema { .. }), "{error}");
         assert!(error.to_string().contains(word), "{error}");
     }

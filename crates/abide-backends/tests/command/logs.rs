@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use crate::harness::{backend, call, spec, task_id};
+use abide_core::TaskId;
+
+use crate::harness::{Context, Place, finished, spec, start_as, task_id};
 
 #[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -19,7 +21,7 @@ impl Write for Log {
 }
 
 /// Everything that is logged, down to traces, while a call runs.
-fn log_of(argv: &[&str], arguments: &str) -> String {
+fn log_of(task: TaskId, argv: &[&str], arguments: &str) -> String {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -29,7 +31,7 @@ fn log_of(argv: &[&str], arguments: &str) -> String {
         .finish();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     tracing::subscriber::with_default(subscriber, || {
-        runtime.block_on(call(spec(argv), arguments));
+        finished(runtime.block_on(start_as(task, spec(argv), arguments, &Context::new())));
     });
     let bytes = log.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
@@ -43,8 +45,9 @@ fn values_stay_out_of_the_log() {
         (&["no-such-program", "{a}"], "hunter2", "not found"),
         (&["echo", "{a}"], "-hunter2", "arguments refused"),
     ] {
-        let log = log_of(argv, &format!(r#"{{"a":"{value}"}}"#));
-        assert!(log.contains(said) && log.contains(task_id().as_str()), "{log}");
+        let task = task_id();
+        let log = log_of(task, argv, &format!(r#"{{"a":"{value}"}}"#));
+        assert!(log.contains(said) && log.contains(task.as_str()), "{log}");
         assert!(!log.contains("hunter2"), "{log}");
     }
 }
@@ -53,6 +56,7 @@ fn values_stay_out_of_the_log() {
 fn variables_show_their_names_only() {
     let mut spec = spec(&["x"]);
     spec.env.insert("TOKEN".to_owned(), "hunter2".to_owned());
-    let shown = format!("{:?}", backend(spec));
+    spec.secrets.insert("KEY".to_owned(), "hunter2".to_owned());
+    let shown = format!("{:?}", Place::new().backend(spec));
     assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
 }

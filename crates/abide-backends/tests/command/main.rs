@@ -6,4 +6,5 @@ mod harness;
 mod json;
 mod logs;
 mod output;
+mod restart;
 mod stopping;

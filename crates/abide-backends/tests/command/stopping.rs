@@ -5,7 +5,7 @@ use std::time::Duration;
 use abide_backends::command::CommandSpec;
 use abide_core::Outcome;
 
-use crate::harness::{Context, call, is_alive, pid_in, script, start, until, within};
+use crate::harness::{Context, call, finished, is_alive, pid_in, script, start, until, within};
 
 /// A script that runs in a fresh directory, where it can leave process ids.
 fn script_in(directory: &tempfile::TempDir, text: &str) -> CommandSpec {
@@ -106,40 +106,31 @@ async fn what_is_left_behind_does_not_hold_up_the_result() {
 }
 
 #[tokio::test]
-async fn what_left_the_group_does_not_hold_up_the_result() {
+async fn what_has_moved_to_another_session_is_stopped_too() {
     let directory = tempfile::tempdir().unwrap();
     let text = "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while ! [ -s pid ]; do sleep 0.01; \
                 done; echo out";
     let finished = call(script_in(&directory, text), "{}").await;
     assert_eq!(finished.text(), "out\n");
     let pid = pid_in(&directory.path().join("pid")).await;
-    assert!(is_alive(pid), "out of reach, as documented");
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert!(!is_alive(pid), "still there");
 }
 
 #[tokio::test]
-async fn dropping_the_call_kills_the_group() {
+async fn a_command_that_exits_first_has_its_result() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "trap '' TERM; sleep 1000 & echo $! > pid; echo $$ > leader; wait";
-    let running = tokio::spawn(start(script_in(&directory, text), "{}", &Context::new()));
-    let grandchild = pid_in(&directory.path().join("pid")).await;
-    let leader = pid_in(&directory.path().join("leader")).await;
-    running.abort();
-    until(|| (!is_alive(grandchild) && !is_alive(leader)).then_some(())).await;
-}
-
-#[test]
-fn the_end_of_the_runtime_kills_the_group() {
-    let directory = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let spec = script_in(&directory, "trap '' TERM; sleep 1000 & echo $! > pid; wait");
+    // It is told to stop while what it has left behind takes its time.
+    let text = "(trap 'echo > told; while ! [ -e go ]; do sleep 0.01; done; exit' TERM; echo $$ > \
+                pid; while :; do sleep 0.01; done) & while ! [ -s pid ]; do sleep 0.01; done; echo \
+                out";
+    let mut spec = script_in(&directory, text);
+    spec.kill_grace = NEVER_KILL;
     let context = Context::new();
-    runtime.spawn(start(spec, "{}", &context));
-    let pid = runtime.block_on(pid_in(&directory.path().join("pid")));
-    drop(runtime);
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(until(|| (!is_alive(pid)).then_some(())));
+    let running = tokio::spawn(start(spec, "{}", &context));
+    until(|| directory.path().join("told").exists().then_some(())).await;
+    context.stop();
+    std::fs::write(directory.path().join("go"), "").unwrap();
+    assert_eq!(finished(within(running).await.unwrap()).text(), "out\n");
 }
 
 #[tokio::test]

@@ -1,33 +1,20 @@
 //! Runs under runners, with real processes. The program is its own runner and its own server to
 //! be killed, so that every test needs nothing but itself.
 
-#[cfg(target_os = "linux")]
 mod alone;
-#[cfg(target_os = "linux")]
 mod faults;
-#[cfg(target_os = "linux")]
 mod formats;
-#[cfg(target_os = "linux")]
 mod harness;
-#[cfg(target_os = "linux")]
 mod life;
-#[cfg(target_os = "linux")]
 mod lost;
-#[cfg(target_os = "linux")]
 mod many;
-#[cfg(target_os = "linux")]
 mod output;
-#[cfg(target_os = "linux")]
 mod restart;
-#[cfg(target_os = "linux")]
 mod secrets;
-#[cfg(target_os = "linux")]
 mod server;
-#[cfg(target_os = "linux")]
 mod stopping;
 
 /// Tests that are async functions, by their names.
-#[cfg(target_os = "linux")]
 macro_rules! trials {
     ($($module:ident::$test:ident),* $(,)?) => {
         vec![$(libtest_mimic::Trial::test(
@@ -40,7 +27,6 @@ macro_rules! trials {
     };
 }
 
-#[cfg(target_os = "linux")]
 fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os().skip(1);
     match args.next() {
@@ -87,6 +73,3 @@ fn main() -> std::process::ExitCode {
     ];
     libtest_mimic::run(&libtest_mimic::Arguments::from_args(), trials).exit_code()
 }
-
-#[cfg(not(target_os = "linux"))]
-fn main() {}

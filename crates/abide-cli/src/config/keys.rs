@@ -163,9 +163,18 @@ pub(super) static TOOL: Table = Table {
             name: "env",
             kind: Kind::TextMap,
             presence: Presence::Default("{}"),
-            doc: "Environment variables. The command gets these, `PATH`, `HOME` and `LANG` of the \
-                  server, `ABIDE_TASK_ID`, and nothing else.",
+            doc: "Environment variables. The command gets these, `secrets`, `PATH`, `HOME` and \
+                  `LANG` of the server, `ABIDE_TASK_ID`, `ABIDE_RUN`, and nothing else.",
             example: "{ CI = \"1\" }",
+        },
+        Key {
+            name: "secrets",
+            kind: Kind::Texts { min: 0 },
+            presence: Presence::Default("[]"),
+            doc: "Environment variables of the server that the command gets too, and whose values \
+                  are replaced by `[redacted NAME]` wherever its output is kept. The server does \
+                  not start without them. They are nowhere on disk.",
+            example: "[\"DEPLOY_TOKEN\"]",
         },
         Key {
             name: "task",
@@ -204,6 +213,24 @@ pub(super) static TOOL: Table = Table {
             presence: Presence::Default("\"5s\""),
             doc: "How long clients are asked to wait between two polls.",
             example: "\"30s\"",
+        },
+        Key {
+            name: "on_restart",
+            kind: Kind::OneOf(&["reattach", "rerun", "fail"]),
+            presence: Presence::Default("\"reattach\""),
+            doc: "What becomes of a task whose server stops or crashes while the work runs. \
+                  `reattach`: the command runs on, and the next server takes it up, running or \
+                  finished. `rerun`: it is stopped and run again, for work that is safe to repeat. \
+                  `fail`: it is stopped, and the task fails.",
+            example: "\"rerun\"",
+        },
+        Key {
+            name: "max_attempts",
+            kind: Kind::Count { min: 1, max: limits::MAX_ATTEMPTS },
+            presence: Presence::Default("3"),
+            doc: "How often the work is begun at most, with `on_restart = \"rerun\"`. An \
+                  interruption of the last attempt fails the task.",
+            example: "5",
         },
         Key {
             name: "concurrency",
@@ -250,11 +277,19 @@ pub(super) static TOOL: Table = Table {
             example: "\"64KiB\"",
         },
         Key {
+            name: "max_log",
+            kind: Kind::Size { min: 0, max: limits::MAX_LOG_BYTES },
+            presence: Presence::Default("\"16MiB\""),
+            doc: "How much of the command's log is kept: standard output and standard error \
+                  together, as they came. It lies on disk as long as the task does.",
+            example: "\"256MiB\"",
+        },
+        Key {
             name: "kill_grace",
             kind: DURATION_OR_ZERO,
             presence: Presence::Default("\"10s\""),
             doc: "How long a command that is told to stop (SIGTERM) may take before it is killed \
-                  (SIGKILL), with all of its process group.",
+                  (SIGKILL), with everything that it has started.",
             example: "\"30s\"",
         },
         Key {

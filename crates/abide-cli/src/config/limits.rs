@@ -18,6 +18,10 @@ pub const MAX_BODY_BYTES: u64 = 64 * 1024 * 1024;
 pub const MIN_OUTPUT_BYTES: u64 = abide_backends::command::SMALLEST_MAX_OUTPUT_BYTES as u64;
 /// The largest `max_output`, which is the backend's.
 pub const MAX_OUTPUT_BYTES: u64 = abide_backends::command::LARGEST_MAX_OUTPUT_BYTES as u64;
+/// The largest `max_log`.
+pub const MAX_LOG_BYTES: u64 = 16 * 1024 * 1024 * 1024;
+/// The largest `max_attempts`.
+pub const MAX_ATTEMPTS: u64 = 100;
 /// The largest `concurrency`.
 pub const MAX_CONCURRENCY: u64 = 1024;
 /// The largest `queue`.

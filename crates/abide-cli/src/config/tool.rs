@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use abide_backends::command::{CommandBackend, CommandSpec, OutputMode, SpecError};
-use abide_core::ToolName;
+use abide_backends::command::{self, CommandSpec, OutputMode, SpecError};
+use abide_core::{OnRestart, ToolName};
 use abide_engine::TaskSupport;
 use serde_json::{Value as Json, json};
 
@@ -29,6 +29,8 @@ pub struct ToolConfig {
     pub cwd: PathBuf,
     /// What the command gets besides `PATH`, `HOME` and `LANG`.
     pub env: BTreeMap<String, String>,
+    /// Variables of the server's own environment that the command gets too, by name.
+    pub secrets: Vec<String>,
     /// Whether a call becomes a task.
     pub task: TaskSupport,
     /// Work that ends within this time leaves no task.
@@ -39,6 +41,8 @@ pub struct ToolConfig {
     pub keep: Option<Duration>,
     /// The suggested time between two polls; above zero.
     pub poll: Duration,
+    /// What becomes of work whose server is gone.
+    pub on_restart: OnRestart,
     /// Calls that run at the same time; at least 1.
     pub concurrency: u32,
     /// Calls that may wait for their turn.
@@ -49,6 +53,8 @@ pub struct ToolConfig {
     pub output_schema: Option<Json>,
     /// Bytes of output that are kept.
     pub max_output: usize,
+    /// Bytes of the log that are kept.
+    pub max_log: u64,
     /// The time between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
     /// Hints for clients.
@@ -58,20 +64,25 @@ pub struct ToolConfig {
 }
 
 impl ToolConfig {
-    /// What the backend has to know.
+    /// What the backend has to know, with the values of `secrets`.
     #[must_use]
-    pub fn command_spec(&self) -> CommandSpec {
+    pub fn command_spec(&self, secrets: BTreeMap<String, String>) -> CommandSpec {
         CommandSpec {
             argv: self.command.clone(),
             cwd: Some(self.cwd.clone()),
             env: self.env.clone(),
+            secrets,
             output: self.output,
             output_schema: self.output_schema.clone(),
             max_output_bytes: self.max_output,
+            max_log_bytes: self.max_log,
             kill_grace: self.kill_grace,
         }
     }
 }
+
+/// What stands for the value of a secret while a config is checked.
+const SOME_SECRET: &str = "its value";
 
 /// What clients are told about a tool's effects; what is none is not said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,6 +119,7 @@ pub(super) fn assemble(
         command: fields.get("command")?,
         cwd: join(folder, fields.get::<String>("cwd")?),
         env: fields.get::<Vec<(String, String)>>("env")?.into_iter().collect(),
+        secrets: fields.get("secrets")?,
         task: match fields.get::<String>("task")?.as_str() {
             "required" => TaskSupport::Required,
             "never" => TaskSupport::Never,
@@ -117,11 +129,17 @@ pub(super) fn assemble(
         timeout: fields.get("timeout")?,
         keep: fields.get("keep")?,
         poll: fields.get("poll")?,
+        on_restart: match fields.get::<String>("on_restart")?.as_str() {
+            "rerun" => OnRestart::Rerun { max_attempts: count(fields, "max_attempts")? },
+            "fail" => OnRestart::Fail,
+            _ => OnRestart::Reattach,
+        },
         concurrency: count(fields, "concurrency")?,
         queue: count(fields, "queue")?,
         output: output?,
         output_schema: output_schema?,
         max_output: count(fields, "max_output")?,
+        max_log: fields.get("max_log")?,
         kill_grace: fields.get("kill_grace")?,
         annotations: Annotations {
             read_only: annotations.get("read_only"),
@@ -131,8 +149,16 @@ pub(super) fn assemble(
         },
         input_schema: input_schema?,
     };
-    if let Err(error) = CommandBackend::new(tool.command_spec(), &tool.input_schema) {
+    // Their values are known only where the server runs.
+    let secrets = tool.secrets.iter().map(|name| (name.clone(), SOME_SECRET.to_owned())).collect();
+    if let Err(error) = command::check(&tool.command_spec(secrets), &tool.input_schema) {
         let key = match error {
+            SpecError::SecretAndPlain { .. } => "secrets",
+            SpecError::BadVariable { ref name } | SpecError::ReservedVariable { ref name }
+                if tool.secrets.contains(name) =>
+            {
+                "secrets"
+            }
             SpecError::BadVariable { .. } | SpecError::ReservedVariable { .. } => "env",
             SpecError::OutputLimit { .. } => "max_output",
             SpecError::SchemaForText => "output",

@@ -102,8 +102,8 @@ async fn what_the_demo_prints_works_as_printed() {
     let second = Demo::start(shell(again));
     let polled = poll();
     assert_eq!(polled["result"]["taskId"], id, "{polled}");
-    assert_eq!(polled["result"]["status"], "failed", "{polled}");
-    assert_eq!(polled["result"]["error"]["data"]["reason"], "interrupted", "{polled}");
+    // The work has gone on meanwhile.
+    assert_eq!(polled["result"]["status"], "working", "{polled}");
     assert_ne!(second.pid, first.pid);
     // And a new one can be made under the old address.
     assert_eq!(paste(&create).trim().len(), 39);

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::common::{
-    Declares, Folder, Server, abide, ended, eventually, handle, on_a_small_disk, plain, text, until,
+    Declares, Folder, Server, abide, ended, eventually, handle, on_a_small_disk, text, until,
 };
 
 const TOOLS: &str = r#"
@@ -20,8 +20,13 @@ inline = "0s"
 input_schema = { type = "object", properties = { pad = { type = "string" } } }
 
 [tools.gate]
+description = "Writes much, and ends once the gate is open"
+command = ["sh", "-c", 'head -c 600000 /dev/zero | tr "\0" y; until [ -e gate ]; do sleep 0.05; done']
+inline = "0s"
+
+[tools.late]
 description = "Writes much once the gate is open"
-command = ["sh", "-c", 'until [ -e gate ]; do sleep 0.05; done; head -c 600000 /dev/zero | tr "\0" y']
+command = ["sh", "-c", 'echo early; until [ -e gate ]; do sleep 0.05; done; head -c 600000 /dev/zero; echo end; touch written']
 inline = "0s"
 
 [tools.small]
@@ -38,6 +43,12 @@ fn fill(path: &Path) {
     for size in [1 << 16, 1 << 12, 1] {
         while file.write_all(&vec![b'b'; size]).is_ok() {}
     }
+}
+
+/// Waits until all that the tool `gate` prints is kept.
+async fn printed(disk: &Path, id: &str) {
+    let log = disk.join(format!("abide.db.runs/{id}.1/log"));
+    until("its output is kept", || fs::metadata(&log).is_ok_and(|log| log.len() == 600_000)).await;
 }
 
 /// Starts a call that becomes a task.
@@ -60,6 +71,8 @@ async fn fill_up_and_go_on(disk: &Path) {
     let server = start().await;
     let http = &server.http;
     let gate = handle(&http.call(Declares::Tasks, "gate", &json!({})).await);
+    let late = handle(&http.call(Declares::Tasks, "late", &json!({})).await);
+    printed(disk, &gate).await;
 
     // Terminal tasks, with their bytes, and others, before and while it gets tight.
     let mut number = 0;
@@ -91,19 +104,27 @@ async fn fill_up_and_go_on(disk: &Path) {
         }
     }
     let answer = http.call(Declares::Nothing, "small", &json!({})).await;
-    assert_eq!(text(plain(&answer)), "hello\n");
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(text(&answer["result"]).contains("its output could not be kept"), "{answer}");
     let answer = http.ask("tools/list", &json!({ "_meta": Declares::Tasks.meta() })).await;
-    assert_eq!(answer["result"]["tools"].as_array().map(Vec::len), Some(3));
+    assert_eq!(answer["result"]["tools"].as_array().map(Vec::len), Some(4));
 
     // A result that has no space: the task does not claim it, and the log is loud.
     folder.write("gate", "");
     server.logs.line("could not be written; it is tried again").await;
     assert_eq!(http.get(&gate).await["status"], "working");
+    until("the late output is written", || folder.path("written").exists()).await;
 
     fs::remove_file(&ballast).unwrap();
     let ended = http.end_of(&gate).await;
     assert_eq!(ended["status"], "completed");
     assert_eq!(text(&ended["result"]), "y".repeat(600_000));
+    // What found no room is missing, and the result says so.
+    let ended = http.end_of(&late).await;
+    assert_eq!(ended["status"], "completed", "{ended}");
+    assert!(text(&ended["result"]).starts_with("early\n"), "{ended}");
+    let said = ended["result"]["content"][1]["text"].as_str().unwrap_or_default();
+    assert!(said.contains("bytes of the output are missing"), "{ended}");
     // Without a restart.
     let id =
         eventually("the database takes tasks again", async || create(&server, number).await.ok())
@@ -166,6 +187,7 @@ async fn a_cancel_that_can_not_be_written_is_not_acknowledged() {
         let store = format!("sqlite:{}", disk.join("abide.db").display());
         let server = Server::start_with(&folder.config(), &["--store", &store]).await;
         let gate = handle(&server.http.call(Declares::Tasks, "gate", &json!({})).await);
+        printed(&disk, &gate).await;
         fill(&disk.join("ballast"));
         // A write of one row may still find space in the log; those before it take that.
         let mut number = 0;

@@ -97,22 +97,36 @@ async fn at_the_end_of_input_what_is_under_way_is_answered_first() {
     gone(&processes).await;
 }
 
-/// The wait has a bound; what is cut off then fails honestly, and can be read later.
+/// A task was promised, so its work goes on without the client, and the next one finds it.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_that_outlasts_the_end_of_input_is_stopped() {
-    let folder = folder("shutdown_grace = \"300ms\"");
+async fn a_task_outlives_the_end_of_input() {
+    let folder = folder("shutdown_grace = \"1h\"");
     let mut session = Stdio::start(&folder.config());
     let id = handle(&session.call(Declares::Tasks, "gate", &json!({})).await);
     let processes = groups(&folder, 1).await;
     session.end_input();
     let (ended, _) = session.ended().await;
     ended.well();
-    gone(&processes).await;
+    assert!(processes.iter().all(|pid| alive(*pid)));
     let server = Server::start(&folder.config()).await;
-    let task = server.http.get(&id).await;
-    assert_eq!(task["status"], "failed", "{task}");
-    assert_eq!(task["error"]["data"]["reason"], "interrupted", "{task}");
+    assert_eq!(server.http.get(&id).await["status"], "working");
+    folder.write("gate", "");
+    let task = server.http.end_of(&id).await;
+    assert_eq!(text(&task["result"]), "through\n", "{task}");
+    gone(&processes).await;
     server.stop().await.well();
+}
+
+/// Nobody can ever see the result of a plain call, so its work does not go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_work_that_outlasts_the_end_of_input_is_stopped() {
+    let folder = folder("shutdown_grace = \"300ms\"");
+    let mut session = Stdio::start(&folder.config());
+    session.send("tools/call", &Declares::Nothing.call("gate", &json!({})));
+    let processes = groups(&folder, 1).await;
+    session.end_input();
+    session.ended().await.0.well();
+    gone(&processes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -120,13 +134,12 @@ async fn a_signal_ends_it_though_the_input_stays_open() {
     for signal in [Signal::TERM, Signal::INT] {
         let folder = folder("shutdown_grace = \"300ms\"");
         let mut session = Stdio::start(&folder.config());
-        let id = handle(&session.call(Declares::Tasks, "gate", &json!({})).await);
+        session.send("tools/call", &Declares::Nothing.call("gate", &json!({})));
         let processes = groups(&folder, 1).await;
         session.signal(signal);
         let (ended, _) = session.ended().await;
         ended.well();
         gone(&processes).await;
-        assert!(!id.is_empty());
     }
 }
 
@@ -140,15 +153,14 @@ async fn a_killed_session_leaves_its_tasks() {
     session.signal(Signal::KILL);
     let (ended, _) = session.ended().await;
     assert_eq!(ended.status.code(), None);
-    // The work runs on, since nobody was there to stop it.
-    folder.write("gate", "");
+    assert!(processes.iter().all(|pid| alive(*pid)));
     let mut session = Stdio::start(&folder.config());
     let answer = session.ask("tasks/get", &task(&id)).await;
-    assert_eq!(answer["result"]["status"], "failed", "{answer}");
-    assert_eq!(answer["result"]["error"]["data"]["reason"], "interrupted", "{answer}");
+    assert_eq!(answer["result"]["status"], "working", "{answer}");
+    folder.write("gate", "");
+    let done = session.end_of(&id).await;
+    assert_eq!(text(&done["result"]), "through\n", "{done}");
+    gone(&processes).await;
     session.end_input();
     session.ended().await.0.well();
-    for process in processes {
-        crate::common::signal_process(process, Signal::KILL);
-    }
 }

@@ -1,4 +1,5 @@
-//! Stopping gracefully: what ends in time is kept, what does not is stopped and told honestly.
+//! Stopping gracefully: tasks of tools that reattach go on; of other work, what ends in time is
+//! kept, and what does not is stopped and told honestly.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -10,12 +11,22 @@ const TOOLS: &str = r#"
 description = "Waits for the file `gate`"
 command = ["./gate.sh"]
 inline = "0s"
+on_restart = "fail"
+kill_grace = "500ms"
+
+[tools.again]
+description = "The same, and may be done again"
+command = ["./gate.sh"]
+inline = "0s"
+on_restart = "rerun"
+max_attempts = 2
 kill_grace = "500ms"
 
 [tools.stubborn]
 description = "Does not listen to SIGTERM, nor do those it starts"
 command = ["sh", "-c", 'trap "" TERM; exec ./gate.sh']
 inline = "0s"
+on_restart = "fail"
 kill_grace = "300ms"
 
 [tools.single]
@@ -88,6 +99,27 @@ async fn work_beyond_the_grace_is_stopped_and_failed_honestly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_that_may_be_done_again_is_stopped_and_done_again() {
+    let folder = folder("shutdown_grace = \"200ms\"");
+    let server = Server::start(&folder.config()).await;
+    let id = handle(&server.http.call(Declares::Tasks, "again", &json!({})).await);
+    let first = groups(&folder, 1).await;
+    server.stop().await.well();
+    assert!(none_alive(&first), "the group outlives the server");
+
+    let server = Server::start(&folder.config()).await;
+    let both = groups(&folder, 2).await;
+    // The second attempt is the last that is allowed.
+    server.kill().await;
+    assert!(both[2..].iter().all(|pid| alive(*pid)));
+    let server = Server::start(&folder.config()).await;
+    let task = server.http.end_of(&id).await;
+    assert_eq!(task["error"]["data"]["reason"], "interrupted", "{task}");
+    assert!(none_alive(&both), "work whose task has failed goes on");
+    server.stop().await.well();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_hurries() {
     // Longer than any test waits.
     let folder = folder("shutdown_grace = \"1h\"");
@@ -140,9 +172,7 @@ async fn queued_tasks_stay_queued_and_run_after_the_restart() {
     folder.write("gate", "");
 
     let server = Server::start(&folder.config()).await;
-    let interrupted = server.http.end_of(&ids[0]).await;
-    assert_eq!(interrupted["error"]["data"]["reason"], "interrupted", "{interrupted}");
-    for id in &ids[1..] {
+    for id in &ids {
         let task = server.http.end_of(id).await;
         assert_eq!(task["status"], "completed", "{task}");
         assert_eq!(text(&task["result"]), "through\n");

@@ -16,8 +16,6 @@ pub(super) struct Entry {
     pub(super) tool: &'static str,
     /// The argument that the result has to repeat.
     pub(super) number: u64,
-    /// The server's process that gave the handle.
-    pub(super) server: u32,
     /// The bytes of `tasks/get` once the task had ended.
     pub(super) terminal: Option<String>,
     /// A cancel was sent when the task was not known to have ended.
@@ -48,16 +46,10 @@ impl Ledger {
     }
 
     /// A handle was given out.
-    pub(super) fn created(&self, id: &str, tool: &'static str, number: u64, server: u32) {
-        self.write(&json!({ "created": id, "tool": tool, "number": number, "server": server }));
-        let entry = Entry {
-            tool,
-            number,
-            server,
-            terminal: None,
-            cancel_sent: false,
-            cancel_acknowledged: false,
-        };
+    pub(super) fn created(&self, id: &str, tool: &'static str, number: u64) {
+        self.write(&json!({ "created": id, "tool": tool, "number": number }));
+        let entry =
+            Entry { tool, number, terminal: None, cancel_sent: false, cancel_acknowledged: false };
         let before = locked(&self.entries).insert(id.to_owned(), entry);
         assert!(before.is_none(), "the handle {id} was given out twice");
     }
@@ -117,29 +109,25 @@ impl Ledger {
     }
 }
 
-/// What the work of a task has left: the servers' processes that started it, and how often it
-/// came to its end.
-pub(super) fn marks_of(id: &str, marks: &Path) -> (Vec<u32>, usize) {
+/// What the work of a task has left: how often it was begun, and how often it came to its end.
+pub(super) fn marks_of(id: &str, marks: &Path) -> (usize, usize) {
     let text = std::fs::read_to_string(marks.join(id)).unwrap_or_default();
-    let started = text.lines().filter_map(|line| line.strip_prefix("start ")?.parse().ok());
-    (started.collect(), text.lines().filter(|line| *line == "done").count())
+    let count = |mark: &str| text.lines().filter(|line| *line == mark).count();
+    (count("start"), count("done"))
 }
 
 /// Holds the end of a task against what its work has left and what was asked of it.
 fn check_end(id: &str, entry: &Entry, task: &Value, marks: &Path) {
     let (started, done) = marks_of(id, marks);
-    let what = format!("{entry:?} started {started:?}, done {done}, is {task}");
-    assert!(started.len() <= 1, "the work was done twice: {what}");
+    let what = format!("{entry:?} started {started}, done {done}, is {task}");
+    assert!(started <= 1, "the work was done twice: {what}");
     match task["status"].as_str().expect("a status") {
         "completed" => {
-            assert_eq!((started.len(), done), (1, 1), "completed without its work: {what}");
+            assert_eq!((started, done), (1, 1), "completed without its work: {what}");
             assert!(task["result"].get("isError").is_none(), "{what}");
             assert_eq!(text(&task["result"]), format!("{id} {}\n", entry.number), "{what}");
         }
-        "failed" => {
-            assert_eq!(task["error"]["data"]["reason"], "interrupted", "{what}");
-            assert!(task["statusMessage"].as_str().is_some_and(|said| !said.is_empty()), "{what}");
-        }
+        "failed" => panic!("the work outlives its server, so nothing fails: {what}"),
         _ => assert!(entry.cancel_sent, "cancelled, and nobody asked for it: {what}"),
     }
 }

@@ -1,5 +1,5 @@
 //! kill -9 at any moment: what was acknowledged is there after the restart, and what had ended is
-//! as it was, byte for byte.
+//! as it was, byte for byte; work that was under way goes on, and is done once.
 
 mod ledger;
 
@@ -30,9 +30,9 @@ const SAMPLE: u64 = 150;
 /// Requests under way when handles are looked at.
 const LOOKS: usize = 8;
 
-/// The work leaves when it starts, for which server, and when it ends.
+/// The work leaves a mark when it starts and when it ends.
 const SCRIPT: &str = r#"
-echo "start $PPID" >> "$MARKS/$ABIDE_TASK_ID"
+echo start >> "$MARKS/$ABIDE_TASK_ID"
 sleep "$1"
 echo done >> "$MARKS/$ABIDE_TASK_ID"
 echo "$ABIDE_TASK_ID $2"
@@ -68,6 +68,8 @@ struct Run {
     marks: PathBuf,
     numbers: AtomicU64,
     acks: AtomicU64,
+    /// Tasks whose work was under way when a server started.
+    taken_up: AtomicU64,
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,6 +86,7 @@ async fn what_was_acknowledged_survives_kills_at_any_moment() {
         marks,
         numbers: AtomicU64::new(0),
         acks: AtomicU64::new(0),
+        taken_up: AtomicU64::new(0),
     });
     let kept = KeepOnPanic(Some(folder));
     let folder = kept.0.as_ref().expect("here until the end");
@@ -132,14 +135,9 @@ async fn one_life(server: &Server, run: &Arc<Run>, chance: &mut Chance) {
         run.ledger.all().into_iter().partition(|(_, entry)| entry.terminal.is_some());
     let sample = (0..SAMPLE).filter_map(|_| chance.pick(&old));
     let ids: Vec<String> = open.iter().chain(sample).map(|(id, _)| id.clone()).collect();
+    let under_way = open.iter().filter(|(id, _)| marks_of(id, &run.marks) == (1, 0)).count();
+    run.taken_up.fetch_add(under_way as u64, Ordering::Relaxed);
     look_at(run, &http, &ids).await;
-    for (id, before) in &open {
-        // Queued work goes on; what had been started is over.
-        let (started, _) = marks_of(id, &run.marks);
-        let over = run.ledger.entry(id).terminal.is_some();
-        let started_before = started.iter().any(|pid| *pid != server.pid());
-        assert!(over || !started_before, "{id} {before:?} is still at work after the restart");
-    }
 
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -147,7 +145,6 @@ async fn one_life(server: &Server, run: &Arc<Run>, chance: &mut Chance) {
                 http: http.clone(),
                 run: run.clone(),
                 chance: chance.fork(),
-                server: server.pid(),
                 mine: Vec::new(),
             };
             tokio::spawn(client.work())
@@ -176,7 +173,6 @@ struct Client {
     http: Http,
     run: Arc<Run>,
     chance: Chance,
-    server: u32,
     mine: Vec<String>,
 }
 
@@ -217,7 +213,7 @@ impl Client {
         let answer = self.send("tools/call", &params).await?.json();
         if answer["result"]["resultType"] == "task" {
             let id = handle(&answer);
-            self.run.ledger.created(&id, tool, number, self.server);
+            self.run.ledger.created(&id, tool, number);
             self.mine.push(id);
         } else {
             // Done within the window, or every slot taken and the queue full.
@@ -246,16 +242,13 @@ fn tell(run: &Run, kills: u64, early: u64, took: Duration) {
         let part = format!("\"status\":\"{status}\"");
         all.iter().filter(|(_, entry)| has(entry.terminal.as_deref(), &part)).count()
     };
-    let later = all
-        .iter()
-        .filter(|(id, entry)| marks_of(id, &run.marks).0.iter().any(|pid| *pid != entry.server))
-        .count();
     let cancels = all.iter().filter(|(_, entry)| entry.cancel_acknowledged).count();
-    let (completed, failed, cancelled) = (count("completed"), count("failed"), count("cancelled"));
+    let (completed, cancelled) = (count("completed"), count("cancelled"));
+    let taken_up = run.taken_up.load(Ordering::Relaxed);
     say(&format!(
         "kills: {kills} rounds, {kills} kills ({early} of them during the start), {} handles: \
-         {completed} completed ({later} of them started by a later process), {failed} interrupted, \
-         {cancelled} cancelled; {cancels} cancels of tasks at work and {} requests acknowledged; \
+         {completed} completed, {cancelled} cancelled; work under way was taken up {taken_up} \
+         times; {cancels} cancels of tasks at work and {} requests acknowledged; \
          {} ms",
         all.len(),
         run.acks.load(Ordering::Relaxed),
@@ -264,7 +257,7 @@ fn tell(run: &Run, kills: u64, early: u64, took: Duration) {
     for tool in TOOLS.map(|(name, ..)| name) {
         assert!(all.iter().any(|(_, entry)| entry.tool == tool), "no task of {tool}");
     }
-    assert!(completed > 0 && failed > 0 && cancelled > 0 && later > 0, "the run was too tame");
+    assert!(completed > 0 && cancelled > 0 && taken_up > 0, "the run was too tame");
 }
 
 fn has(text: Option<&str>, part: &str) -> bool {

@@ -1,0 +1,275 @@
+//! The life of one command: begun or found in the spool, waited for or stopped, and read.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+
+use abide_core::{BoxFuture, Outcome, RpcError, StopReason, Work, WorkContext};
+
+use super::output::Captured;
+use super::result::Streams;
+use super::spec::TASK_ID_VARIABLE;
+use super::{OutputMode, Tool, json_output, result, signal_name};
+use crate::runner::{Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome};
+
+/// What a command inherits of our environment.
+const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
+
+impl Tool {
+    pub(super) async fn run(&self, work: &Work, context: &dyn WorkContext) -> Outcome {
+        let argv = match self.template.render(&work.arguments) {
+            Ok(argv) => argv,
+            Err(refusal) => {
+                tracing::info!(
+                    task = %work.task_id, tool = %work.tool, argument = refusal.argument(),
+                    "arguments refused"
+                );
+                return Outcome::Completed(result::error(&refusal.to_string()));
+            }
+        };
+        let mut stopped = context.stopped();
+        if let Some(reason) = now(&mut stopped).await {
+            tracing::info!(
+                task = %work.task_id, tool = %work.tool, ?reason,
+                "stopped before the command started"
+            );
+            return Outcome::Stopped;
+        }
+        match self.spool.start(&name(work), &self.job(argv), &self.environment(work)).await {
+            Ok(run) => self.follow(work, run, stopped).await,
+            Err(problem) => {
+                let program = &self.spec.argv[0];
+                tracing::error!(
+                    task = %work.task_id, tool = %work.tool, program, %problem,
+                    "command not started"
+                );
+                Outcome::Completed(result::error(&problem.to_string()))
+            }
+        }
+    }
+
+    /// Goes on with what an earlier server has begun.
+    pub(super) async fn resume(&self, work: &Work, context: &dyn WorkContext) -> Outcome {
+        match self.spool.find(&name(work)) {
+            // The claim was on disk, and the server died before it started anything.
+            Ok(Found::Absent) => self.run(work, context).await,
+            Ok(Found::Lost(lost)) if !lost.may_have_run() => match self.spool.remove(lost.name()) {
+                Ok(()) => self.run(work, context).await,
+                Err(error) => unreadable(work, &error),
+            },
+            Ok(Found::Live(run)) => {
+                tracing::info!(task = %work.task_id, tool = %work.tool, "the command still runs");
+                self.follow(work, run, context.stopped()).await
+            }
+            Ok(Found::Finished(outcome)) => {
+                tracing::info!(
+                    task = %work.task_id, tool = %work.tool,
+                    "the command has ended while no server was there"
+                );
+                let told = now(&mut context.stopped()).await;
+                self.finished(work, outcome, told).await
+            }
+            Ok(Found::Lost(lost)) => self.lost(work, lost).await,
+            Err(error) => unreadable(work, &error),
+        }
+    }
+
+    /// Stops what an earlier server has begun; what had ended by itself has its outcome.
+    pub(super) async fn discard(&self, work: &Work) -> Option<Outcome> {
+        let run = match self.spool.find(&name(work)) {
+            Ok(Found::Absent) => return None,
+            Ok(Found::Live(run)) => run,
+            Ok(Found::Finished(outcome)) => {
+                return Some(self.finished(work, outcome, None).await);
+            }
+            Ok(Found::Lost(lost)) if !lost.may_have_run() => return None,
+            Ok(Found::Lost(lost)) => return Some(self.lost(work, lost).await),
+            Err(error) => return Some(unreadable(work, &error)),
+        };
+        match self.follow(work, run, Box::pin(async { StopReason::Shutdown })).await {
+            Outcome::Stopped => None,
+            outcome => Some(outcome),
+        }
+    }
+
+    /// Waits until the command has ended, or stops it.
+    async fn follow(
+        &self,
+        work: &Work,
+        run: Run,
+        mut stopped: BoxFuture<'static, StopReason>,
+    ) -> Outcome {
+        let ending = run.wait();
+        tokio::pin!(ending);
+        let mut told = None;
+        let ended = tokio::select! {
+            biased;
+            ended = &mut ending => ended,
+            reason = &mut stopped => {
+                told = Some(reason);
+                if let Err(error) = run.stop().await {
+                    tracing::error!(
+                        task = %work.task_id, tool = %work.tool, %error,
+                        "the command could not be told to stop; waiting until it ends by itself"
+                    );
+                }
+                ending.await
+            }
+        };
+        match ended {
+            Ok(Ended::Finished(outcome)) => self.finished(work, outcome, told).await,
+            Ok(Ended::Lost(lost)) => self.lost(work, lost).await,
+            Err(error) => unreadable(work, &error),
+        }
+    }
+
+    /// The outcome of a command that has ended; `told` if it was told to stop.
+    async fn finished(&self, work: &Work, ended: RunOutcome, told: Option<StopReason>) -> Outcome {
+        if ended.left_behind > 0 {
+            tracing::info!(
+                task = %work.task_id, tool = %work.tool, processes = ended.left_behind,
+                "the command has left processes behind, which were stopped"
+            );
+        }
+        if ended.unkillable > 0 {
+            tracing::error!(
+                task = %work.task_id, tool = %work.tool, processes = ended.unkillable,
+                "processes of the command can't be killed: they hang in the kernel or belong to \
+                 another user; look for them with `ps`"
+            );
+        }
+        if let Some(problem) = &ended.spool_error {
+            tracing::error!(
+                task = %work.task_id, tool = %work.tool, problem,
+                "not all of the command's output could be kept"
+            );
+        }
+        let exit = match (ended.stopped, told, ended.exit) {
+            (Some(_), Some(reason), _) | (None, Some(reason), None) => {
+                tracing::info!(task = %work.task_id, tool = %work.tool, ?reason, "command stopped");
+                return Outcome::Stopped;
+            }
+            (Some(_), None, _) | (None, None, None) => {
+                tracing::error!(
+                    task = %work.task_id, tool = %work.tool,
+                    "the command was stopped by somebody else: its runner got SIGTERM"
+                );
+                return Outcome::Lost(RpcError::internal(
+                    "interrupted",
+                    "The command was stopped from outside, as when its machine is shut down, so \
+                     its work may be unfinished. Check its effects before you call the tool again.",
+                ));
+            }
+            (None, _, Some(exit)) => exit.status(),
+        };
+        let spool = self.spool.clone();
+        let run = name(work);
+        let output = tokio::task::spawn_blocking(move || spool.output(&run));
+        let Output { stdout, stderr } = match output.await.map_err(io::Error::other) {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) | Err(error) => return unreadable(work, &error),
+        };
+        tracing::info!(
+            task = %work.task_id, tool = %work.tool, status = %exit,
+            stdout_bytes = stdout.total, stderr_bytes = stderr.total, "command ended"
+        );
+        let lost = stdout.lost + stderr.lost;
+        let (stdout, stderr) = (Captured::from(stdout), Captured::from(stderr));
+        Outcome::Completed(match (self.spec.output, exit.success()) {
+            (OutputMode::Json, true) => {
+                let value = json_output::read(&stdout, self.schema.as_ref());
+                result::json(value, stderr.into_text())
+            }
+            (_, true) => result::success(Streams {
+                stdout: stdout.into_text(),
+                stderr: stderr.into_text(),
+                lost,
+            }),
+            (_, false) => {
+                let streams =
+                    Streams { stdout: stdout.into_text(), stderr: stderr.into_text(), lost };
+                result::failure(streams, &signal_name::describe(exit))
+            }
+        })
+    }
+
+    /// The outcome of a command of which nobody knows how it ended.
+    async fn lost(&self, work: &Work, lost: Lost) -> Outcome {
+        match lost.stop_leftovers().await {
+            Ok(left) if left.unkillable == 0 => tracing::error!(
+                task = %work.task_id, tool = %work.tool, rebooted = lost.rebooted(),
+                processes = left.found,
+                "the command's runner is gone; what was left of the command was stopped"
+            ),
+            Ok(left) => tracing::error!(
+                task = %work.task_id, tool = %work.tool, processes = left.unkillable,
+                "the command's runner is gone, and processes of the command can't be killed; look \
+                 for them with `ps`"
+            ),
+            Err(error) => tracing::error!(
+                task = %work.task_id, tool = %work.tool, %error,
+                "the command's runner is gone, and it can't be seen what is left of the command"
+            ),
+        }
+        Outcome::Lost(RpcError::internal(
+            "interrupted",
+            if lost.rebooted() {
+                "The machine was restarted while the command was running, so its work may be \
+                 unfinished. Check its effects before you call the tool again."
+            } else {
+                "The process that watched over the command was killed, and the rest of the command \
+                 was stopped, so its work may be unfinished. Check its effects before you call the \
+                 tool again."
+            },
+        ))
+    }
+
+    fn job(&self, argv: Vec<String>) -> JobSpec {
+        let spec = &self.spec;
+        JobSpec {
+            argv,
+            cwd: spec.cwd.clone(),
+            kill_grace: spec.kill_grace,
+            max_output_bytes: spec.max_output_bytes,
+            max_log_bytes: spec.max_log_bytes,
+            secrets: spec.secrets.keys().cloned().collect(),
+        }
+    }
+
+    /// The command's whole environment, but for what the runner adds.
+    fn environment(&self, work: &Work) -> BTreeMap<String, String> {
+        let inherited = INHERITED.iter().filter_map(|name| {
+            // What is not UTF-8 in these is of no use to anybody.
+            Some(((*name).to_owned(), std::env::var(name).ok()?))
+        });
+        let own = self.spec.env.iter().chain(&self.spec.secrets);
+        let own = own.map(|(name, value)| (name.clone(), value.clone()));
+        let task = (TASK_ID_VARIABLE.to_owned(), work.task_id.to_string());
+        inherited.chain(own).chain([task]).collect()
+    }
+}
+
+fn name(work: &Work) -> RunName {
+    RunName { task: work.task_id, attempt: work.attempt }
+}
+
+/// The value of a future that has one already.
+async fn now<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = std::future::ready(()) => None,
+    }
+}
+
+/// The outcome when the spool does not say what became of a command.
+fn unreadable(work: &Work, error: &io::Error) -> Outcome {
+    tracing::error!(
+        task = %work.task_id, tool = %work.tool, %error, "how the command ended can't be found out"
+    );
+    Outcome::Lost(RpcError::internal(
+        "exit_status_lost",
+        "The command ran, but the server could not learn how it ended. Ask the server's operator; \
+         the server's log says more.",
+    ))
+}
