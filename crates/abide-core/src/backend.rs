@@ -124,6 +124,28 @@ pub enum Prepared {
     },
 }
 
+/// Which part of a log is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRange {
+    /// The byte it begins at; below zero, counted from the end.
+    pub from: i64,
+    /// How many bytes at most.
+    pub max: usize,
+}
+
+/// A part of what work has printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPart {
+    /// The byte it begins at.
+    pub from: u64,
+    /// The bytes, which need not begin or end at a character's edge.
+    pub bytes: Vec<u8>,
+    /// How many bytes the log has by now.
+    pub size: u64,
+    /// Whether nothing more will come.
+    pub ended: bool,
+}
+
 /// Does the work of one tool.
 pub trait Backend: Send + Sync + 'static {
     /// Looks at a call before any work begins. By default every call goes on.
@@ -168,6 +190,21 @@ pub trait Backend: Send + Sync + 'static {
     fn discard(&self, work: Work) -> BoxFuture<'static, Option<Outcome>> {
         let _ = work;
         Box::pin(async { None })
+    }
+
+    /// A part of the log of a task's work, running or ended; none if there is no log. By default
+    /// there never is.
+    ///
+    /// # Errors
+    /// The JSON-RPC error that the reader is answered with.
+    fn log(
+        &self,
+        task: TaskId,
+        attempt: u32,
+        range: LogRange,
+    ) -> BoxFuture<'static, Result<Option<LogPart>, RpcError>> {
+        let _ = (task, attempt, range);
+        Box::pin(async { Ok(None) })
     }
 
     /// These tasks are no more, and nothing of their work runs: what was kept for them can go.

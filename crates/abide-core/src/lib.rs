@@ -20,8 +20,8 @@ mod time;
 mod transition;
 
 pub use backend::{
-    AskError, Backend, BoxFuture, Outcome, Prepare, Prepared, Progress, StopReason, Work,
-    WorkContext,
+    AskError, Backend, BoxFuture, LogPart, LogRange, Outcome, Prepare, Prepared, Progress,
+    StopReason, Work, WorkContext,
 };
 pub use clock::Clock;
 pub use command::{Command, Effect, Refusal, Transition};

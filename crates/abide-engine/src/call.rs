@@ -320,7 +320,6 @@ impl Inner {
         let deadline = new.policy.timeout_ms.map(|timeout| now.plus_millis(timeout));
         let (phase, outcome) = plain();
         let outlives = outlives(state, new.policy);
-        let run = Run::new(new.id, new.tool.clone(), may_be_task, now, deadline, outlives, phase);
         let work = Work {
             task_id: new.id,
             owner: new.owner,
@@ -328,6 +327,7 @@ impl Inner {
             arguments: new.arguments,
             attempt: 1,
         };
+        let run = Run::new(&work, may_be_task, now, deadline, outlives, phase);
         let context = self.context(&run);
         self.start(state.tool.backend.run(work, context), run.clone(), Some(slot));
         (run, outcome)
@@ -354,8 +354,7 @@ impl Inner {
 
     fn durable_run(&self, state: &ToolState, task: &Task) -> Arc<Run> {
         Run::new(
-            *task.id(),
-            task.tool().clone(),
+            &work(task),
             true,
             self.clock.now(),
             task.deadline(),

@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 /// The members of a `CallToolResult`, in the order in which they are sent.
 const MEMBERS: [&str; 5] = ["resultType", "content", "structuredContent", "isError", "_meta"];
 
+/// The one of them that is a list of content blocks.
+const MEMBER_OF_BLOCKS: &str = "content";
+
 /// Why a result is none.
 #[derive(Debug, thiserror::Error)]
 enum Malformed {
@@ -23,7 +26,7 @@ enum Malformed {
 /// `CallToolResult` is our error, in both.
 pub(crate) fn checked(outcome: Outcome) -> Outcome {
     let Outcome::Completed(result) = outcome else { return outcome };
-    match canonical(&result) {
+    match canonical(&result, None) {
         Ok(result) => Outcome::Completed(result),
         Err(error) => {
             tracing::error!(%error, "a tool returned something that is not a CallToolResult");
@@ -35,10 +38,15 @@ pub(crate) fn checked(outcome: Outcome) -> Outcome {
     }
 }
 
+/// A checked result with one more content block behind its own.
+pub(crate) fn with_block(result: RawJson, block: &RawJson) -> RawJson {
+    canonical(&result, Some(block)).unwrap_or(result)
+}
+
 /// The result with its known members first and in order, `resultType` and `content` added where
 /// they are missing, without whitespace, and every string escaped only where it must be. Numbers
 /// stay as they are written.
-fn canonical(result: &RawJson) -> Result<RawJson, Malformed> {
+fn canonical(result: &RawJson, block: Option<&RawJson>) -> Result<RawJson, Malformed> {
     check(&result.to()?)?;
     let mut members: BTreeMap<String, &RawValue> = result.to()?;
     let mut out = String::with_capacity(result.len() + 32);
@@ -52,6 +60,11 @@ fn canonical(result: &RawJson) -> Result<RawJson, Malformed> {
         };
         if let Some(value) = value {
             push_member(&mut out, name, value)?;
+        }
+        if let (MEMBER_OF_BLOCKS, Some(block)) = (name, block) {
+            out.truncate(out.len() - 1);
+            let comma = if out.ends_with('[') { "" } else { "," };
+            out.extend([comma, block.as_str(), "]"]);
         }
     }
     for (name, value) in members {
@@ -126,7 +139,7 @@ mod tests {
     use super::*;
 
     fn check(result: &str, wanted: Option<&str>) {
-        let got = canonical(&RawJson::parse(result).unwrap()).ok();
+        let got = canonical(&RawJson::parse(result).unwrap(), None).ok();
         assert_eq!(got.as_ref().map(RawJson::as_str), wanted, "{result}");
     }
 
@@ -148,6 +161,21 @@ mod tests {
                 r#"{"resultType":"complete","content":[{"type":"text","text":"a  b"}],"isError":true,"_meta":{},"x":1}"#,
             ),
         );
+    }
+
+    #[test]
+    fn a_block_comes_behind_the_others() {
+        let block = RawJson::parse(r#"{"type":"x"}"#).unwrap();
+        for (before, after) in [
+            (r#"{"content":[]}"#, r#"{"resultType":"complete","content":[{"type":"x"}]}"#),
+            (
+                r#"{"isError":true,"content":[{"type":"text","text":"]"}]}"#,
+                r#"{"resultType":"complete","content":[{"type":"text","text":"]"},{"type":"x"}],"isError":true}"#,
+            ),
+        ] {
+            let result = with_block(RawJson::parse(before).unwrap(), &block);
+            assert_eq!(result.as_str(), after);
+        }
     }
 
     #[test]

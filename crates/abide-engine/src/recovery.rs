@@ -90,7 +90,10 @@ impl Inner {
         let fence = task.fence();
         let command = match (ended.map(outcome::checked), task.state()) {
             // It had ended before anybody could interrupt it.
-            (Some(Outcome::Completed(result)), _) => Command::Complete { fence, result },
+            (Some(Outcome::Completed(result)), _) => Command::Complete {
+                fence,
+                result: self.with_log(task.tool(), id, task.attempts(), result).await,
+            },
             (_, State::Stopping { .. }) => Command::Stopped { fence },
             (Some(Outcome::Failed(error)), _) => Command::Fail { fence, error },
             (Some(Outcome::Lost(error)), _) => Command::Requeue { fence, error },

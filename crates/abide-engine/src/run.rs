@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_core::{
     Fence, InputKey, Outcome, Progress, RawJson, StopReason, Task, TaskId, Timestamp, ToolName,
+    Work,
 };
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ pub(crate) enum Phase {
 pub(crate) struct Run {
     pub(crate) id: TaskId,
     pub(crate) tool: ToolName,
+    /// Counts from 1.
+    pub(crate) attempt: u32,
     /// Whether this work may become a task.
     pub(crate) may_be_task: bool,
     /// When the work began.
@@ -51,8 +54,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn new(
-        id: TaskId,
-        tool: ToolName,
+        work: &Work,
         may_be_task: bool,
         since: Timestamp,
         deadline: Option<Timestamp>,
@@ -64,8 +66,9 @@ impl Run {
             _ => None,
         };
         Arc::new(Self {
-            id,
-            tool,
+            id: work.task_id,
+            tool: work.tool.clone(),
+            attempt: work.attempt,
             may_be_task,
             since,
             outlives,

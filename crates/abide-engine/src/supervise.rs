@@ -161,7 +161,10 @@ impl Inner {
 
     async fn commit_outcome(self: &Arc<Self>, run: &Run, fence: Fence, outcome: Outcome) {
         let command = match outcome {
-            Outcome::Completed(result) => Command::Complete { fence, result },
+            Outcome::Completed(result) => {
+                let result = self.with_log(&run.tool, run.id, run.attempt, result).await;
+                Command::Complete { fence, result }
+            }
             Outcome::Failed(error) => Command::Fail { fence, error },
             // Begun again, or failed, as the tool says.
             Outcome::Lost(error) if run.stop_reason().is_none() => {

@@ -13,6 +13,8 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a caller who waits for a plain result gets a sign of life, if the request has a
 /// progress token.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Bytes of a log that are read at a time.
+pub const MAX_LOG_PART_BYTES: usize = 1024 * 1024;
 /// How long clients may use the list of tools before they ask again.
 pub const TOOLS_TTL: Duration = Duration::from_secs(60);
 /// How long answers under way may take once the server is told to stop. Default of

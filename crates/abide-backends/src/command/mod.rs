@@ -45,13 +45,16 @@ mod signal_name;
 mod spec;
 mod template;
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{Backend, BoxFuture, Outcome, TaskId, Work, WorkContext};
+use abide_core::{
+    Backend, BoxFuture, LogPart, LogRange, Outcome, RpcError, TaskId, Work, WorkContext,
+};
 use serde_json::Value;
 
-use crate::runner::Spool;
+use crate::runner::{RunName, Spool};
 use json_output::Schema;
 use template::Template;
 
@@ -126,6 +129,23 @@ impl Backend for CommandBackend {
     fn discard(&self, work: Work) -> BoxFuture<'static, Option<Outcome>> {
         let tool = Arc::clone(&self.0);
         Box::pin(async move { tool.discard(&work).await })
+    }
+
+    fn log(
+        &self,
+        task: TaskId,
+        attempt: u32,
+        range: LogRange,
+    ) -> BoxFuture<'static, Result<Option<LogPart>, RpcError>> {
+        let spool = self.0.spool.clone();
+        let read = move || spool.read_log(&RunName { task, attempt }, range);
+        Box::pin(async move {
+            let part = tokio::task::spawn_blocking(read).await;
+            part.map_err(io::Error::other).flatten().map_err(|error| {
+                tracing::error!(%task, %error, "a log can't be read");
+                RpcError::internal("log_unreadable", "The log can't be read; try again later.")
+            })
+        })
     }
 
     fn forget(&self, tasks: Vec<TaskId>) {

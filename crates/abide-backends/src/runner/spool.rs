@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read as _, Seek as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use abide_core::TaskId;
+use abide_core::{LogPart, LogRange, TaskId};
 
 use super::folder::{Folder, JOB, LOG, OUTCOME};
 use super::job::{JobFile, JobSpec};
@@ -187,14 +187,29 @@ impl Spool {
         output::read(&folder, &job, folder.read_json::<RunOutcome>(OUTCOME)?.as_ref())
     }
 
-    /// The log of a run: what both streams have printed so far, in the order in which it came. It
-    /// grows at its end until the run has ended.
+    /// A part of the log of a run: what both streams have printed so far, in the order in which it
+    /// came. None if there is no such run, or nothing has run. It grows at its end until the run
+    /// has ended.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] if there is no such run, or nothing ran; else that its log
-    /// can't be opened.
-    pub fn log(&self, name: &RunName) -> io::Result<File> {
-        self.folder(name)?.ok_or(io::ErrorKind::NotFound)?.file(LOG)
+    /// That its folder can't be read.
+    pub fn read_log(&self, name: &RunName, range: LogRange) -> io::Result<Option<LogPart>> {
+        let Some(folder) = self.folder(name)? else { return Ok(None) };
+        // In this order: when nobody holds the lock any more, the log has all that it ever will.
+        let ended = !lock::is_held(&folder)?;
+        let mut log = match folder.file(LOG) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            log => log?,
+        };
+        let size = log.metadata()?.len();
+        let from = match u64::try_from(range.from) {
+            Ok(from) => from.min(size),
+            Err(_) => size.saturating_sub(range.from.unsigned_abs()),
+        };
+        let mut bytes = Vec::new();
+        log.seek(io::SeekFrom::Start(from))?;
+        log.take((size - from).min(range.max as u64)).read_to_end(&mut bytes)?;
+        Ok(Some(LogPart { from, bytes, size, ended }))
     }
 
     /// A run's folder; none if there is none.

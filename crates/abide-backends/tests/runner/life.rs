@@ -1,11 +1,12 @@
 //! A run from its start to its removal.
 
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::{fs, io};
 
 use abide_backends::runner::{Exit, Found, JobSpec, StartError};
+use abide_core::LogRange;
 
 use crate::harness::{Place, env, finished, is_alive, live, script, until, whole, within};
 use crate::server;
@@ -21,7 +22,8 @@ pub(crate) async fn a_job_runs_to_its_end() {
     assert_eq!(outcome.spool_error, None);
     let output = run.output().unwrap();
     assert_eq!((whole(&output.stdout), whole(&output.stderr)), ("out\n", "err\n"));
-    assert_eq!(io::read_to_string(place.spool.log(&place.name).unwrap()).unwrap().len(), 8);
+    let all = LogRange { from: 0, max: 100 };
+    assert_eq!(place.spool.read_log(&place.name, all).unwrap().unwrap().bytes.len(), 8);
 
     // It stays what it is, for whoever asks.
     assert_eq!(finished(&run).await, outcome);

@@ -1,6 +1,6 @@
 //! What a job prints is kept, within its limits.
 
-use std::io::Read as _;
+use abide_core::LogRange;
 
 use crate::harness::{Place, finished, memory, script, until, whole};
 
@@ -74,9 +74,19 @@ pub(crate) async fn the_log_has_both_streams_and_ends_in_words() {
         let mut job = script(&text.replace("$LOG", &log.display().to_string()));
         job.max_log_bytes = limit;
         let (outcome, _) = place.run(job).await;
-        let mut log = String::new();
-        place.spool.log(&place.name).unwrap().read_to_string(&mut log).unwrap();
-        assert_eq!(log, expected);
+        let all = LogRange { from: 0, max: 1000 };
+        let log = place.spool.read_log(&place.name, all).unwrap().unwrap();
+        assert_eq!(String::from_utf8(log.bytes).unwrap(), expected);
+        assert_eq!((log.from, log.size, log.ended), (0, expected.len() as u64, true));
+        let part = |from, max| {
+            let part = place.spool.read_log(&place.name, LogRange { from, max }).unwrap().unwrap();
+            (part.from, part.bytes)
+        };
+        let size = expected.len() as u64;
+        assert_eq!(part(4, 3), (4, b"two".to_vec()));
+        assert_eq!(part(-1, 5), (size - 1, expected.as_bytes()[expected.len() - 1..].to_vec()));
+        assert_eq!(part(i64::MIN, 3), (0, b"one".to_vec()));
+        assert_eq!(part(i64::MAX, 3), (size, Vec::new()));
         assert_eq!(outcome.log.cut, limit < 15);
     }
 }

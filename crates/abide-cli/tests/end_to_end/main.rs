@@ -13,6 +13,7 @@ mod full_disk;
 mod idle;
 mod kill;
 mod logs;
+mod output;
 mod programs;
 mod requests;
 mod stdio;

@@ -7,23 +7,24 @@ use abide_core::{Owner, Progress, RawJson};
 use abide_engine::{Call, CallError, Engine};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, CustomRequest, CustomResult,
-    ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, Tool,
+    ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListResourceTemplatesResult, ListToolsResult, PaginatedRequestParams,
+    ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, TASKS_EXTENSION_ID, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, Peer, RoleServer, ServerHandler};
-use serde_json::json;
 use tokio::sync::watch;
 
 use crate::limits;
 use crate::mcp::convert::{self, ProgressSender};
+use crate::mcp::log;
 use crate::mcp::reply::{PROTOCOL_VERSION, shown};
 use crate::server::Settings;
 
 /// Methods that rmcp knows and this server has. A request of one of them that it can't read comes
 /// to us as one of a method that it doesn't know.
-const READ_BY_RMCP: [&str; 7] = [
+const READ_BY_RMCP: [&str; 8] = [
     "server/discover",
     "tools/list",
     "tools/call",
@@ -31,6 +32,7 @@ const READ_BY_RMCP: [&str; 7] = [
     "prompts/get",
     "resources/list",
     "resources/read",
+    "resources/templates/list",
 ];
 
 /// What clients are told about a tool.
@@ -97,11 +99,7 @@ impl Handler {
             })
             .unzip();
         let call = Call {
-            owner: cx
-                .extensions
-                .get::<http::request::Parts>()
-                .and_then(|parts| parts.extensions.get::<Caller>())
-                .map_or_else(Owner::local, |caller| caller.0.clone()),
+            owner: owner(cx),
             tool: name.clone(),
             arguments: raw(&request.arguments.unwrap_or_default())?,
             may_be_task,
@@ -121,6 +119,14 @@ impl Handler {
             Err(error) => refuse(&name, error),
         }
     }
+}
+
+/// Who sent this request.
+fn owner(cx: &RequestContext<RoleServer>) -> Owner {
+    cx.extensions
+        .get::<http::request::Parts>()
+        .and_then(|parts| parts.extensions.get::<Caller>())
+        .map_or_else(Owner::local, |caller| caller.0.clone())
 }
 
 /// Waits for an answer and meanwhile tells the caller how far the work is, and that it goes on.
@@ -224,8 +230,9 @@ fn listed(definition: ToolDefinition) -> Tool {
     tool
 }
 
-/// Prompts and resources are declared too, and their lists are empty: hosts ask for them whatever
-/// a server declares, and an empty list is a better answer than an error.
+/// Resources are the logs of tasks, which are found by their URIs. Prompts are declared, and their
+/// list is empty: hosts ask for them whatever a server declares, and an empty list is a better
+/// answer than an error.
 fn info(settings: &Settings) -> ServerConfig {
     let capabilities = ServerCapabilities::builder()
         .enable_tools()
@@ -258,14 +265,22 @@ impl ServerHandler for Handler {
         Ok(list)
     }
 
-    /// There are no resources to read: -32602 that names the URI (core specification, resources).
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _cx: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let mut list = ListResourceTemplatesResult::with_all_items(vec![log::template()]);
+        list.ttl_ms = u64::try_from(limits::TOOLS_TTL.as_millis()).ok();
+        Ok(list)
+    }
+
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _cx: RequestContext<RoleServer>,
+        cx: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let message = format!("Unknown resource: {}", shown(&request.uri));
-        Err(ErrorData::resource_not_found(message, Some(json!({ "uri": request.uri }))))
+        Ok(log::read(&self.engine, &owner(&cx), &request.uri).await?.into())
     }
 
     /// There are no prompts to get: -32602 that names the prompt (core specification, prompts).

@@ -6,6 +6,7 @@ pub(crate) mod envelope;
 pub(crate) mod handler;
 pub(crate) mod headers;
 pub(crate) mod http;
+pub(crate) mod log;
 pub(crate) mod members;
 pub(crate) mod opening;
 pub(crate) mod reply;

@@ -148,37 +148,6 @@ async fn exponents_are_rewritten_in_plain_results() {
     }
 }
 
-/// Commands: standard output as text and as JSON.
-#[tokio::test]
-async fn output_of_commands_survives() {
-    let server = Fixture::new().start().await;
-    for value in values() {
-        // A program's argument can't have a NUL byte in it; as an escape it can.
-        for (tool, wanted) in [
-            ("prints_json", {
-                let text = Value::from(&*value).to_string();
-                format!(
-                    r#"{{"resultType":"complete","content":[{{"type":"text","text":{text}}}],"structuredContent":{value}}}"#
-                )
-            }),
-            ("prints", {
-                let text = Value::from(&*value).to_string();
-                format!(
-                    r#"{{"resultType":"complete","content":[{{"type":"text","text":{text}}}]}}"#
-                )
-            }),
-        ] {
-            if value.starts_with('-') {
-                // A value that begins like an option is refused before anything runs.
-                continue;
-            }
-            for (way, got) in every_way(&server, tool, json!({ "what": value })).await {
-                assert_eq!(got, wanted, "{tool}, {way}");
-            }
-        }
-    }
-}
-
 /// What is no result is our error, plainly and as a task.
 #[tokio::test]
 async fn results_that_are_none() {

@@ -39,7 +39,11 @@ fn header_text(text: &str) -> String {
 impl Request {
     /// A well-formed request: all headers that the revision asks for.
     pub(crate) fn new(method: &str, params: &Value) -> Self {
-        let name = if method.starts_with("tasks/") { "taskId" } else { "name" };
+        let name = match method {
+            "resources/read" => "uri",
+            method if method.starts_with("tasks/") => "taskId",
+            _ => "name",
+        };
         let name = params[name].as_str().map(header_text);
         Self::bytes(request(1, method, params)).named(method, name.as_deref())
     }

@@ -112,6 +112,15 @@ pub(crate) fn plain(answer: &Value) -> &Value {
     result
 }
 
+/// A task's result without the link to the log, which a plain call's does not have.
+#[track_caller]
+pub(crate) fn without_log(result: &Value) -> Value {
+    let mut result = result.clone();
+    let content = result["content"].as_array_mut().expect("content");
+    content.retain(|block| block["type"] != "resource_link");
+    result
+}
+
 /// Whether a task's status is one that never changes.
 pub(crate) fn is_terminal(status: &str) -> bool {
     matches!(status, "completed" | "failed" | "cancelled")

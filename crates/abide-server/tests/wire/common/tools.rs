@@ -1,12 +1,8 @@
 //! Tools that tests steer.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_backends::command::{
-    CommandBackend, CommandSpec, DEFAULT_KILL_GRACE, DEFAULT_MAX_OUTPUT_BYTES, OutputMode,
-};
 use abide_core::{
     AskError, Backend, BoxFuture, InputKey, Outcome, Prepare, Prepared, Progress, RawJson,
     RpcError, Work, WorkContext,
@@ -108,28 +104,7 @@ pub(crate) fn tools(gates: &Gates) -> Vec<ToolSpec> {
                 "additionalProperties": false
             });
         }),
-        command("prints", &["printf", "%s", "{what}"], OutputMode::Text),
-        command("prints_json", &["printf", "%s", "{what}"], OutputMode::Json),
     ]
-}
-
-fn command(name: &'static str, argv: &[&str], output: OutputMode) -> ToolSpec {
-    let schema = json!({
-        "type": "object",
-        "properties": { "what": { "type": "string" } },
-        "required": ["what"]
-    });
-    let spec = CommandSpec {
-        argv: argv.iter().map(ToString::to_string).collect(),
-        cwd: None,
-        env: BTreeMap::new(),
-        output,
-        output_schema: None,
-        max_output_bytes: DEFAULT_MAX_OUTPUT_BYTES,
-        kill_grace: DEFAULT_KILL_GRACE,
-    };
-    let backend = CommandBackend::new(spec, &schema).expect("a usable command");
-    ToolSpec::new(name, Auto, backend).with(|tool| tool.schema = schema)
 }
 
 fn completed(result: &Value) -> Outcome {
