@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{config, connect, demo, help_markdown, serve};
+use crate::commands::{config, connect, demo, help_markdown, log, serve};
 use crate::failure::Failure;
 use crate::logging::{self, LogArgs};
 use crate::terminal;
@@ -28,6 +28,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Demo(demo::DemoArgs),
     Connect(connect::ConnectArgs),
+    Log(log::LogArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Print this help as Markdown
@@ -59,6 +60,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Connect(args) => connect::run(&args),
+        Command::Log(args) => log::run(&args),
         Command::Config(command) => config::run(&command),
         Command::HelpMarkdown => help_markdown::run(),
     }

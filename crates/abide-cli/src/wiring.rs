@@ -52,7 +52,7 @@ fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
 }
 
 /// The folder of the runs, beside the database.
-fn spool_root(location: &StoreLocation) -> PathBuf {
+pub(crate) fn spool_root(location: &StoreLocation) -> PathBuf {
     let StoreLocation::Sqlite(path) = location;
     // The same place by whichever link the database is named.
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());

@@ -4,6 +4,10 @@ pub mod config;
 pub mod connect;
 pub mod demo;
 pub mod help_markdown;
+pub mod log;
 pub mod serve;
 mod snippet;
+mod store_args;
 mod try_it;
+
+pub use store_args::StoreArgs;

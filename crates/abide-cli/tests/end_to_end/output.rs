@@ -1,8 +1,13 @@
 //! What a command prints: in the result, and in the log that the result links to.
 
+use std::io::Read as _;
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
-use crate::common::{Declares, Folder, Reply, Request, Server, eventually, handle, plain, text};
+use crate::common::{
+    Declares, Folder, Reply, Request, Server, abide, eventually, handle, plain, text,
+};
 
 const TOOLS: &str = r#"
 [tools.json]
@@ -161,4 +166,47 @@ async fn what_is_no_log_is_unknown() {
     let answer = server.http.call(Declares::Nothing, "json", &json!({ "what": "1" })).await;
     assert_eq!(plain(&answer)["structuredContent"], 1);
     server.stop().await.well();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_command_reads_beside_the_server_and_without_it() {
+    let folder = Folder::new("", TOOLS);
+    let server = Server::start(&folder.config()).await;
+    let id = handle(&server.http.call(Declares::Tasks, "gate", &json!({})).await);
+    let log = |arguments: &[&str]| {
+        let mut command = abide(["log"]);
+        command.args(arguments).arg("--config").arg(folder.config());
+        command
+    };
+    let first = "first: ü🦀\n";
+    eventually("the first line is there", async || {
+        (log(&[&id]).output().unwrap().stdout == first.as_bytes()).then_some(())
+    })
+    .await;
+    let mut following = log(&[&id[..12], "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut followed = following.stdout.take().unwrap();
+    let mut begin = vec![0; first.len()];
+    followed.read_exact(&mut begin).unwrap();
+    assert_eq!(begin, first.as_bytes());
+    // A server that is gone stops neither the work nor whoever reads.
+    server.kill().await;
+    assert!(following.try_wait().unwrap().is_none());
+    folder.write("gate", "");
+    let mut rest = String::new();
+    followed.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "second\n");
+    assert!(following.wait().unwrap().success());
+
+    let output = log(&[&id, "--tail", "4"]).output().unwrap();
+    assert_eq!(output.stdout, b"ond\n");
+    for (arguments, code, said) in [
+        (&["zzz"] as &[&str], 1, "no command of the task \"zzz\""),
+        (&[&id, "--attempt", "2"], 1, "in attempt 2"),
+        (&[&id, "--store", "sqlite:none.db"], 1, "there are no logs"),
+    ] {
+        let output = log(arguments).output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words}");
+        assert!(output.stdout.is_empty() && words.contains(said), "{words}");
+    }
 }

@@ -4,16 +4,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
+
 /// A folder with a config file; the database lies beside it.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    folder: tempfile::TempDir,
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Folder {
     /// `server` and `tools` are TOML; the port is any free one.
     pub(crate) fn new(server: &str, tools: &str) -> Self {
-        let folder = Self { folder: tempfile::tempdir().expect("a folder") };
+        let folder = Self { folder: Some(tempfile::tempdir().expect("a folder")) };
         folder.write(
             "abide.toml",
             &format!("[server]\nlisten = \"127.0.0.1:0\"\n{server}\n{tools}\n"),
@@ -33,7 +35,7 @@ impl Folder {
 
     /// A path in the folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.as_ref().expect("here until it is kept").path().join(name)
     }
 
     /// Writes a file into the folder.
@@ -65,8 +67,26 @@ impl Folder {
     }
 
     /// Leaves the folder where it is, for people to look at.
-    pub(crate) fn keep(self) -> PathBuf {
-        self.folder.keep()
+    pub(crate) fn keep(mut self) -> PathBuf {
+        self.folder.take().expect("kept once").keep()
+    }
+}
+
+/// What a test leaves running, because it failed or because that was its point, is stopped.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        let runs =
+            fs::read_dir(folder.path().join("abide.db.runs")).into_iter().flatten().flatten();
+        for run in runs {
+            let lock = fs::read_to_string(run.path().join("lock")).unwrap_or_default();
+            let ended = run.path().join("outcome.json").exists();
+            let runner =
+                lock.lines().find_map(|line| line.strip_prefix("runner ")?.split(' ').next());
+            if let (false, Some(Ok(pid))) = (ended, runner.map(str::parse)) {
+                super::signal_process(pid, Signal::TERM);
+            }
+        }
     }
 }
 
