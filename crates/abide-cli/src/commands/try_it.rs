@@ -57,7 +57,7 @@ impl fmt::Display for TryIt<'_> {
         writeln!(f, "{poll}; echo")?;
         writeln!(
             f,
-            "\nKill this server with kill -9, start it again, and poll again: the task is still there.\n"
+            "\nKill this server with kill -9, start it again, and poll again: the work has gone on.\n"
         )?;
         writeln!(f, "kill -9 {}", std::process::id())?;
         writeln!(f, "{again}")?;

@@ -29,7 +29,7 @@ impl Demo {
         while !guide.contains(LAST) {
             assert_ne!(output.read_line(&mut guide).expect("readable"), 0, "{guide}");
         }
-        let pid = lines_after(&guide, "the task is still there.")[0]
+        let pid = lines_after(&guide, "the work has gone on.")[0]
             .strip_prefix("kill -9 ")
             .and_then(|pid| pid.parse().ok())
             .expect("its process id");
@@ -95,7 +95,7 @@ async fn what_the_demo_prints_works_as_printed() {
     assert_eq!(polled["result"]["taskId"], id, "{polled}");
     assert_eq!(polled["result"]["status"], "working", "{polled}");
 
-    let again = lines_after(&first.guide, "the task is still there.");
+    let again = lines_after(&first.guide, "the work has gone on.");
     let [kill, again] = again[..] else { panic!("{}", first.guide) };
     paste(kill);
     until("the demo is gone", || !alive(first.pid)).await;
