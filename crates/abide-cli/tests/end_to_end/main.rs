@@ -15,6 +15,7 @@ mod kill;
 mod logs;
 mod output;
 mod programs;
+mod reattach;
 mod requests;
 mod stdio;
 mod stopping;

@@ -11,9 +11,14 @@ use super::logs::{Logs, finished};
 use super::{Http, eventually, signal_process};
 
 /// The program with these arguments, and none of its variables in the environment.
-#[expect(clippy::disallowed_methods, reason = "these tests start the program itself")]
 pub(crate) fn abide<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+    abide_at(Path::new(env!("CARGO_BIN_EXE_abide")), arguments)
+}
+
+/// The same for a copy of the program.
+#[expect(clippy::disallowed_methods, reason = "these tests start the program itself")]
+fn abide_at<S: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ABIDE_") {
@@ -66,6 +71,16 @@ impl Server {
         let mut command = abide([OsStr::new("serve"), config.as_os_str()]);
         command.args(["--log-format", "json"]).args(arguments);
         Self::run(command)
+    }
+
+    /// Starts a copy of the program and waits until it serves.
+    pub(crate) async fn start_copy(program: &Path, config: &Path) -> Self {
+        let mut command = abide_at(program, [OsStr::new("serve"), config.as_os_str()]);
+        command.args(["--log-format", "json"]);
+        let mut server = Self::run(command);
+        let url = server.logs.url().await;
+        server.http = Http::new(&url);
+        server
     }
 
     fn run(mut command: Command) -> Self {
