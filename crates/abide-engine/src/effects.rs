@@ -26,6 +26,8 @@ impl Inner {
         let applied = self.tracker.spawn(async move {
             let now = inner.clock.now();
             let applied = inner.store.apply(id, authority, command, now).await?;
+            #[cfg(feature = "torture")]
+            abide_torture::point("engine-effects");
             inner.carry_out(&applied);
             Ok(applied)
         });

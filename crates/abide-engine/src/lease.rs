@@ -41,6 +41,10 @@ impl Inner {
                 // While work is still ending, its claims must hold.
                 () = self.released.cancelled() => return,
             }
+            #[cfg(feature = "torture")]
+            if abide_torture::hit("lease-renewal") {
+                continue;
+            }
             if self.has_runs()
                 && let Err(error) = self.hold_lease().await
             {

@@ -160,6 +160,8 @@ impl Inner {
     }
 
     async fn commit_outcome(self: &Arc<Self>, run: &Run, fence: Fence, outcome: Outcome) {
+        #[cfg(feature = "torture")]
+        abide_torture::point("engine-outcome");
         let command = match outcome {
             Outcome::Completed(result) => {
                 let result = self.with_log(&run.tool, run.id, run.attempt, result).await;

@@ -18,13 +18,21 @@ struct Room {
 const ROOMS: &[Room] = &[
     Room { name: "abide-core", uses: &[], tests_use: &[] },
     // Its own `suite` feature is on for its tests.
-    Room { name: "abide-store", uses: &["abide-core"], tests_use: &["abide-store"] },
-    Room { name: "abide-engine", uses: &["abide-core"], tests_use: &["abide-store"] },
-    Room { name: "abide-backends", uses: &["abide-core", "abide-client"], tests_use: &[] },
+    Room { name: "abide-store", uses: &["abide-core", "abide-torture"], tests_use: &["abide-store"] },
+    Room {
+        name: "abide-engine",
+        uses: &["abide-core", "abide-torture"],
+        tests_use: &["abide-store"],
+    },
+    Room {
+        name: "abide-backends",
+        uses: &["abide-core", "abide-client", "abide-torture"],
+        tests_use: &[],
+    },
     Room {
         name: "abide-server",
         uses: &["abide-core", "abide-engine"],
-        tests_use: &["abide-store", "abide-backends"],
+        tests_use: &["abide-store"],
     },
     Room { name: "abide-client", uses: &[], tests_use: &[] },
     Room {
@@ -39,6 +47,7 @@ const ROOMS: &[Room] = &[
         ],
         tests_use: &[],
     },
+    Room { name: "abide-torture", uses: &[], tests_use: &[] },
     Room { name: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -189,6 +189,8 @@ fn spawn(
         .stdin(Stdio::from(lock))
         .stdout(Stdio::from(OwnedFd::from(server)))
         .stderr(Stdio::from(complaints));
+    #[cfg(feature = "torture")]
+    command.envs(std::env::var_os(abide_torture::VARIABLE).map(|v| (abide_torture::VARIABLE, v)));
     // With the command our copies of its three descriptors go, so that the runner's end is seen.
     command.spawn()
 }

@@ -18,6 +18,8 @@ mod error;
 mod health;
 mod lock;
 mod open;
+#[cfg(feature = "torture")]
+mod power_cut;
 mod reader;
 mod rows;
 mod schema;

@@ -36,6 +36,8 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
     if !is_safe(rusqlite::version_number()) {
         return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
     }
+    #[cfg(feature = "torture")]
+    super::power_cut::install();
     let path = resolve(path)?;
     let lock = Lock::take(&path)?;
     touch(&path)?;
@@ -106,8 +108,9 @@ fn prepare_writer(writer: &mut Connection, version: i32, path: &Path) -> Result<
         return Err(OpenError::NoWriteAheadLog { path: path.to_owned() });
     }
     // FULL: the log is synced at every commit. `fullfsync` makes that true on macOS as well.
+    let synchronous = if cfg!(feature = "broken-fsync") { "OFF" } else { "FULL" };
     let settings = format!(
-        "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; \
+        "PRAGMA synchronous = {synchronous}; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; \
          PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {LOG_BYTES_KEPT}; \
          PRAGMA cache_size = -16000;"
     );

@@ -265,7 +265,12 @@ impl Writer {
             }
             self.execute("RELEASE change")?;
         }
+        #[cfg(feature = "torture")]
+        abide_torture::point("store-commit");
         self.execute("COMMIT")?;
+        // On disk, and nobody has been told.
+        #[cfg(feature = "torture")]
+        abide_torture::point("store-committed");
         Ok(any)
     }
 

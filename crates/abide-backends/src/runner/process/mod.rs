@@ -147,6 +147,8 @@ impl Runner {
                     return ExitCode::FAILURE;
                 }
             };
+            #[cfg(feature = "torture")]
+            abide_torture::point("runner-started");
             tell(&server, &Ack::Started);
             drop(server);
             // The directory in which the server was started is not ours to keep in use.
@@ -163,7 +165,11 @@ impl Runner {
         }
         outcome.ended_ms = clock::now_ms();
         self.spooled.finish(&self.folder, &mut outcome);
+        #[cfg(feature = "torture")]
+        abide_torture::point("runner-outcome");
         report::write(&self.folder, self.draft, &outcome);
+        #[cfg(feature = "torture")]
+        abide_torture::point("runner-written");
         // Only now the lock goes, with the process.
         drop(self.lock);
         ExitCode::SUCCESS
