@@ -14,6 +14,7 @@ mod run;
 mod steps;
 mod tidy;
 mod tools;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,8 @@ enum Chore {
     Generate,
     /// Run the official MCP conformance suite.
     Conformance(conformance::Options),
+    /// Kill servers under load at any moment, and prove that nothing acknowledged is lost.
+    Torture(torture::Options),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         }
         Chore::Generate => generated::generate(),
         Chore::Conformance(options) => conformance::run(&options).map(drop),
+        Chore::Torture(options) => torture::run(&options).map(drop),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::run::{cargo, show, show_and_keep};
 use crate::tools::{CC, CLIPPY, CURL, GIT, NPM, RUSTFMT, Tool, has_nextest};
-use crate::{conformance, examples, generated, tidy};
+use crate::{conformance, examples, generated, tidy, torture};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -52,6 +52,12 @@ const STEPS: &[Step] = &[
         about: "the official MCP suite against the fixture server",
         needs: &[CC, NPM],
         run: || conformance::run(&conformance::Options::default()),
+    },
+    Step {
+        name: "torture",
+        about: "a short run of kills under load",
+        needs: &[CC],
+        run: || torture::run(&torture::Options::short()),
     },
     Step { name: "examples", about: "the example configs", needs: &[CC], run: examples::check },
 ];

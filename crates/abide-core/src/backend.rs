@@ -88,7 +88,9 @@ pub trait WorkContext: Send + Sync {
     /// Asks the caller for input and waits, however long it takes, for the response.
     ///
     /// `request` is a JSON object with `method` and `params`, as the protocol has it in
-    /// `inputRequests`. `key` names it, once in the task's life.
+    /// `inputRequests`. `key` names it, once in the task's life: the same key with the same request
+    /// has the same answer at once, as when an earlier attempt has asked; with another request, or
+    /// after the question was taken back, it is refused.
     fn ask(&self, key: InputKey, request: RawJson)
     -> BoxFuture<'static, Result<RawJson, AskError>>;
 

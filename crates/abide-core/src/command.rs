@@ -30,7 +30,8 @@ pub enum Command {
         /// The new status message.
         message: String,
     },
-    /// The worker asks for input.
+    /// The worker asks for input. The same question under a key that was answered, as a later
+    /// attempt asks it, is answered at once.
     Ask {
         /// The claim's fencing number.
         fence: Fence,

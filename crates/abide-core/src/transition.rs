@@ -206,6 +206,15 @@ impl Task {
 
     fn ask(&self, key: InputKey, request: RawJson, now: Timestamp) -> Result<Transition, Refusal> {
         bounded("an input request", request.len(), limits::MAX_INPUT_BYTES)?;
+        if let (State::Working { .. } | State::InputRequired { .. }, Some(settled)) =
+            (&self.state, self.settled.get(&key))
+            && let SettledAs::Answered(response) = &settled.by
+            && settled.request == request
+        {
+            // An earlier attempt asked the same, and has its answer.
+            let deliver = Effect::Deliver(key, response.clone());
+            return Ok(Transition::Unchanged { effects: vec![deliver] });
+        }
         let mut next = self.clone();
         let open = match &next.state {
             State::InputRequired { outstanding, .. } => outstanding.as_map().len(),

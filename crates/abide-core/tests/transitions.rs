@@ -324,6 +324,23 @@ fn ending_closes_open_requests_and_keeps_their_keys() {
 }
 
 #[test]
+fn the_same_question_again_has_the_same_answer() {
+    let answered = after(&after(&working(), asking("q"), at(10)), answer(&["q"]), at(20));
+    let asked = answered.apply(asking("q"), at(30));
+    let Ok(Transition::Unchanged { effects }) = asked else { panic!("{asked:?}") };
+    assert_eq!(effects, [Effect::Deliver(key("q"), json(r#"{"action":"decline"}"#))]);
+    let another =
+        Command::Ask { fence: FENCE, key: key("q"), request: json(r#"{"method":"roots/list"}"#) };
+    assert_eq!(answered.apply(another, at(30)), Err(Refusal::KeyUsed(key("q"))));
+    // One that was taken back may have been answered too late; its key stays used.
+    let withdraw = Command::Withdraw { fence: FENCE, key: key("q") };
+    let withdrawn = after(&after(&working(), asking("q"), at(10)), withdraw, at(20));
+    assert_eq!(withdrawn.apply(asking("q"), at(30)), Err(Refusal::KeyUsed(key("q"))));
+    let stopping = after(&answered, Command::Cancel, at(40));
+    assert!(stopping.apply(asking("q"), at(50)).is_err());
+}
+
+#[test]
 fn what_is_too_large_or_too_often_is_refused() {
     let text = |len: usize| json(&format!("\"{}\"", "x".repeat(len - 2)));
     let ask = |name: &str, len| Command::Ask { fence: FENCE, key: key(name), request: text(len) };

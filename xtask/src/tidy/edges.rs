@@ -18,7 +18,11 @@ struct Room {
 const ROOMS: &[Room] = &[
     Room { name: "abide-core", uses: &[], tests_use: &[] },
     // Its own `suite` feature is on for its tests.
-    Room { name: "abide-store", uses: &["abide-core", "abide-torture"], tests_use: &["abide-store"] },
+    Room {
+        name: "abide-store",
+        uses: &["abide-core", "abide-torture"],
+        tests_use: &["abide-store"],
+    },
     Room {
         name: "abide-engine",
         uses: &["abide-core", "abide-torture"],

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{COMPLAINTS, Folder, JOB};
 use super::job::{JobFile, JobSpec, MAX_ENV_BYTES};
-use super::lock;
+use super::lock::{self, Facts};
 use super::name::RunName;
 use super::spool::{BEGUN, Program};
 
@@ -154,7 +154,15 @@ pub(super) fn start(
         }
         Ok(Ack::Exec { errno, error }) => explain(errno, error, job),
         Ok(Ack::Spool { error }) => StartError::Spool(error),
-        Err(_) => silent(&mut child, &open),
+        Err(_) => {
+            let problem = silent(&mut child, &open);
+            // It was killed before it could say what it had done.
+            if Facts::read(&open).map_or(true, |facts| facts.starting) {
+                folder.keep();
+                return Ok(child);
+            }
+            problem
+        }
     };
     // Only a runner that has not started anything gets here.
     let _ = child.wait();

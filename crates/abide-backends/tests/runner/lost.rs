@@ -45,6 +45,19 @@ pub(crate) async fn what_a_killed_runner_leaves_is_stopped() {
     }
 }
 
+/// Its word that the job runs may be missing, and the job runs all the same.
+pub(crate) async fn a_runner_that_dies_with_its_word_has_started_the_job() {
+    for _ in 0..20 {
+        let place = Place::new();
+        let run = place.start(script("kill -KILL $PPID; echo $$ > pid; sleep 1000")).await;
+        let job = place.pid("pid").await;
+        let Ended::Lost(ended) = within(run.wait()).await.unwrap() else { panic!("no outcome") };
+        assert!(ended.may_have_run() && is_alive(job));
+        assert_eq!(ended.stop_leftovers().await.unwrap().unkillable, 0);
+        assert!(!is_alive(job), "still there");
+    }
+}
+
 pub(crate) async fn a_reboot_is_told_apart() {
     let place = Place::new();
     let run = place.start(script("echo $$ > pid; sleep 1000")).await;

@@ -60,6 +60,7 @@ fn main() -> std::process::ExitCode {
         restart::a_run_is_stopped_by_the_next_server,
         restart::a_server_killed_while_it_starts_a_run_leaves_nothing_unknown,
         lost::what_a_killed_runner_leaves_is_stopped,
+        lost::a_runner_that_dies_with_its_word_has_started_the_job,
         lost::a_reboot_is_told_apart,
         lost::a_run_that_never_started_says_so,
         lost::a_runner_out_of_sight_is_waited_for_but_not_stopped,

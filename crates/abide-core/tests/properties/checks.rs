@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::{
-    Command, Effect, Fence, InputKey, OnRestart, RawJson, Record, Refusal, SettledAs, State,
-    Status, Task, Timestamp, Transition, WhyStopping,
+    Command, Effect, Fence, InputKey, OnRestart, RawJson, Record, Refusal, Settled, SettledAs,
+    State, Status, Task, Timestamp, Transition, WhyStopping,
 };
 
 use crate::common::{at, next};
@@ -78,7 +78,17 @@ fn check_change(before: &Task, now: Timestamp, result: &Outcome) {
             assert_eq!(task.created_at(), before.created_at());
         }
         Ok(Transition::Unchanged { effects }) => {
-            assert!(effects.iter().all(|effect| matches!(effect, Effect::Ignored(_))));
+            for effect in effects {
+                match effect {
+                    Effect::Ignored(_) => {}
+                    // To a question that was answered before.
+                    Effect::Deliver(key, response) => {
+                        let by = &before.settled()[key].by;
+                        assert_eq!(*by, SettledAs::Answered(response.clone()));
+                    }
+                    other => panic!("nothing has changed, and yet: {other:?}"),
+                }
+            }
         }
         Err(_) => {}
     }
@@ -150,22 +160,31 @@ fn check_keys(before: &Task, command: &Command, after: &Task, result: &Outcome) 
         let kept = now_open.get(key).or_else(|| after.settled().get(key).map(|s| &s.request));
         assert_eq!(kept, Some(request), "{key} was asked");
     }
-    if let Command::Ask { key, .. } = command {
-        if was_open.contains_key(key) || before.settled().contains_key(key) {
+    if let Command::Ask { key, request, .. } = command {
+        if let Some(Settled { request: asked, by: SettledAs::Answered(response) }) =
+            before.settled().get(key)
+            && asked == request
+            && result.is_ok()
+        {
+            let again = Effect::Deliver(key.clone(), response.clone());
+            assert_eq!(effects(result), [again], "the same question has the same answer");
+        } else if was_open.contains_key(key) || before.settled().contains_key(key) {
             assert!(result.is_err(), "{key} was used before");
         } else if result.is_ok() {
             assert!(now_open.contains_key(key));
         }
     }
     let fresh = now_open.len() + after.settled().len() - was_open.len() - before.settled().len();
-    let asked = matches!(command, Command::Ask { .. }) && result.is_ok();
+    let asked =
+        matches!(command, Command::Ask { .. }) && matches!(result, Ok(Transition::Changed { .. }));
     assert_eq!(fresh, usize::from(asked), "only an Ask opens a request");
 }
 
 fn check_answer(before: &Task, command: &Command, after: &Task, result: &Outcome) {
     let Command::Answer { responses } = command else {
         let delivered = effects(result).iter().any(|e| matches!(e, Effect::Deliver(..)));
-        return assert!(!delivered, "only an answer is delivered");
+        let asked = matches!(command, Command::Ask { .. });
+        return assert!(!delivered || asked, "only an answer is delivered");
     };
     let (was_open, now_open) = (open(before), open(after));
     let mut expected = BTreeMap::new();

@@ -313,7 +313,9 @@ mod tests {
         let writer = Connection::open(&path).unwrap();
         let reader = Connection::open(&path).unwrap();
         writer
-            .execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x);")
+            .execute_batch(
+                "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE t (x);",
+            )
             .unwrap();
         let log = folder.path().join("a.db-wal");
         let synced = std::fs::metadata(&log).unwrap().len();
