@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{config, connect, demo, help_markdown, log, serve};
+use crate::commands::{config, connect, db, demo, help_markdown, log, serve};
 use crate::failure::Failure;
 use crate::logging::{self, LogArgs};
 use crate::terminal;
@@ -29,6 +29,8 @@ enum Command {
     Demo(demo::DemoArgs),
     Connect(connect::ConnectArgs),
     Log(log::LogArgs),
+    #[command(subcommand)]
+    Db(db::DbCommand),
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Print this help as Markdown
@@ -61,6 +63,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args),
         Command::Connect(args) => connect::run(&args),
         Command::Log(args) => log::run(&args),
+        Command::Db(command) => db::run(&command),
         Command::Config(command) => config::run(&command),
         Command::HelpMarkdown => help_markdown::run(),
     }

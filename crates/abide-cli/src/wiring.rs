@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_backends::command::CommandBackend;
 use abide_backends::runner::{Found, Program, RunName, Spool};
-use abide_core::{Policy, Store, StoreError, TaskId};
+use abide_core::{Clock as _, Policy, Store, StoreError, TaskId};
 use abide_engine::{Engine, Options, Schema, SystemClock, Tool};
 use abide_server::{AllowLists, Server, Settings, ToolDefinition};
-use abide_store::sqlite::{Options as SqliteOptions, SqliteStore};
+use abide_store::sqlite::{OpenError, Options as SqliteOptions, SqliteStore, set_aside};
 use anyhow::Context as _;
 use serde_json::{Map, Value as Json};
 
@@ -20,6 +20,8 @@ use crate::failure::Failure;
 
 /// The argument with which `abide` is a runner.
 pub(crate) const RUNNER: &str = "runner";
+/// What is behind a database's name in that of the folder of its runs.
+const RUNS: &str = ".runs";
 /// Tasks that are looked at in one go.
 const BATCH: u32 = 1000;
 
@@ -47,8 +49,46 @@ pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
 
 fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
     let StoreLocation::Sqlite(path) = location;
-    let store = SqliteStore::open(path, SqliteOptions::default()).map_err(anyhow::Error::from)?;
-    Ok(Arc::new(store))
+    let opened = match SqliteStore::open(path, SqliteOptions::default()) {
+        Err(damage) if is_damage(&damage, location) => {
+            put_aside(path, location, &damage)?;
+            SqliteStore::open(path, SqliteOptions::default())
+        }
+        opened => opened,
+    };
+    Ok(Arc::new(opened.map_err(anyhow::Error::from)?))
+}
+
+/// Whether the database was abide's, and is damaged. A file without a database's header is only if
+/// commands have run beside it: else it is somebody's file, named by mistake.
+fn is_damage(error: &OpenError, location: &StoreLocation) -> bool {
+    match error {
+        OpenError::Corrupt { .. } => true,
+        OpenError::NotADatabase { .. } => spool_root(location).is_dir(),
+        _ => false,
+    }
+}
+
+/// Puts a damaged database aside, and with it the runs of its tasks, which may still run. A server
+/// that does not start helps nobody, and what is put aside can be put back.
+fn put_aside(path: &Path, location: &StoreLocation, damage: &OpenError) -> Result<(), Failure> {
+    let spool = spool_root(location);
+    let aside = set_aside(path, SystemClock.now()).map_err(anyhow::Error::from)?;
+    let mut runs = aside.clone().into_os_string();
+    runs.push(RUNS);
+    let renamed = match std::fs::rename(&spool, &runs) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    };
+    renamed.with_context(|| format!("can't put {} aside", spool.display()))?;
+    tracing::error!(
+        database = %path.display(), aside = %aside.display(), %damage,
+        "THE DATABASE IS DAMAGED and was put aside; its tasks are unknown to this server, which \
+         starts with an empty one. Look at it with `abide db check --store sqlite:{}`; to restore a \
+         backup, stop the server and put the backup in the place of the new database",
+        aside.display()
+    );
+    Ok(())
 }
 
 /// The folder of the runs, beside the database.
@@ -57,7 +97,7 @@ pub(crate) fn spool_root(location: &StoreLocation) -> PathBuf {
     // The same place by whichever link the database is named.
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());
     let mut name = OsString::from(path);
-    name.push(".runs");
+    name.push(RUNS);
     PathBuf::from(name)
 }
 

@@ -3,12 +3,16 @@
 //! Only crates that are built with their feature `torture` have such points in them. A point that
 //! [`VARIABLE`] does not name does nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The variable that says how likely each point is: `store-commit=0.01,lease-renewal=0.5`.
 pub const VARIABLE: &str = "ABIDE_TORTURE";
+
+/// How long something goes wrong, or right, that goes wrong for a while.
+const SPELL: Duration = Duration::from_secs(1);
 
 /// Dies here, without a word and without cleaning up, if chance will have it.
 pub fn point(name: &str) {
@@ -23,6 +27,23 @@ pub fn hit(name: &str) -> bool {
     static CHANCES: OnceLock<HashMap<String, f64>> = OnceLock::new();
     let chances = CHANCES.get_or_init(|| parse(&std::env::var(VARIABLE).unwrap_or_default()));
     chances.get(name).is_some_and(|chance| draw() < *chance)
+}
+
+/// Whether chance will have it for `who` during the spell that it is now. A spell is a second long.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "spells pass by the real clock, whatever a test says"
+)]
+pub fn spell(name: &str, who: &str) -> bool {
+    static SPELLS: Mutex<BTreeMap<String, (Instant, bool)>> = Mutex::new(BTreeMap::new());
+    let mut spells = SPELLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let (since, has_it) = spells.entry(format!("{name} {who}")).or_insert_with(|| (now, hit(name)));
+    if now.duration_since(*since) >= SPELL {
+        (*since, *has_it) = (now, hit(name));
+    }
+    *has_it
 }
 
 fn parse(text: &str) -> HashMap<String, f64> {

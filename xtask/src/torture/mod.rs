@@ -109,8 +109,8 @@ impl Run {
         for round in 1..=options.rounds {
             // Most of what can break is in the way of a command.
             let which = match chance.below(10) {
-                0..=5 => 0,
-                6..=7 => 1,
+                0..=4 => 0,
+                5..=6 => 1,
                 _ => 2,
             };
             self.worlds[which].life(programs, &mut chance)?;

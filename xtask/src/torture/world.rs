@@ -57,7 +57,7 @@ const COMMANDS: &[Tool] = &[
     command("deaf", Kind::Reattach, "deaf", 400, ""),
     command("fails", Kind::Fail, "plain", 400, "on_restart = \"fail\""),
     command("again", Kind::Rerun, "plain", 400, "on_restart = \"rerun\"\nmax_attempts = 4"),
-    command("brief", Kind::Reattach, "plain", 50, "keep = \"500ms\"\ntimeout = \"1s\""),
+    command("brief", Kind::Reattach, "plain", 50, "keep = \"500ms\"\ntimeout = \"6s\""),
     command("late", Kind::Late, "plain", 900, "timeout = \"150ms\""),
 ];
 
@@ -191,7 +191,7 @@ impl World {
 
     /// At which points the next server may die.
     fn points(&self, chance: &mut Chance) -> String {
-        let lease = if self.theme == Theme::TwoEngines { "lease-renewal=0.7" } else { "" };
+        let lease = if self.theme == Theme::TwoEngines { "lease-renewal=0.4" } else { "" };
         let dies = match chance.below(24) {
             0 => "store-commit=0.01",
             1 => "store-committed=0.01",

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod connect;
+pub mod db;
 pub mod demo;
 pub mod help_markdown;
 pub mod log;

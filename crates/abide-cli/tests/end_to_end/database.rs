@@ -1,19 +1,27 @@
-//! Databases that can't be used: the server does not start, says why in words, and leaves the
-//! file as it is.
+//! Databases that can't be used: what is not abide's is left as it is, and the server says why it
+//! does not start; what is abide's and damaged is put aside, loudly. And copies of good ones.
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
 use crate::common::{
-    Declares, Ended, Folder, Server, abide, ended, handle, mount, on_a_small_disk, plain, text,
+    Declares, Ended, Folder, Server, abide, alive, ended, handle, mount, on_a_small_disk, pids_in,
+    plain, task, text,
 };
 
 const TOOLS: &str = r#"
 [tools.hello]
 description = "d"
 command = ["echo", "hello"]
+inline = "0s"
+
+[tools.gate]
+description = "Waits for the file `gate`"
+command = ["./gate.sh"]
 inline = "0s"
 "#;
 
@@ -39,25 +47,9 @@ async fn works(config: &Path, store: &Path) -> (Server, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_usable_database_is_left_as_it_is() {
     let folder = Folder::new("", TOOLS);
-    let (server, _) = works(&folder.config(), &folder.database()).await;
-    server.stop().await.well();
-    let whole = fs::read(folder.database()).unwrap();
-    assert!(whole.starts_with(b"SQLite format 3\0"));
-
-    // Every page but the first is torn; the header still looks right.
-    let mut torn = whole.clone();
-    for byte in &mut torn[4096..] {
-        *byte = !*byte;
-    }
-    fs::write(folder.path("torn.db"), &torn).unwrap();
-    let mut first_page = whole.clone();
-    first_page[100..200].fill(0xa5);
-    fs::write(folder.path("first-page.db"), &first_page).unwrap();
     folder.write("notes.db", &"These are my notes, and no database. ".repeat(300));
     fs::create_dir(folder.path("a-folder.db")).unwrap();
     for (name, says) in [
-        ("torn.db", "is damaged"),
-        ("first-page.db", "is damaged"),
         ("notes.db", "is not a SQLite database; it was left as it is"),
         ("a-folder.db", "is not a file"),
         ("none/x.db", "does not exist; create it"),
@@ -69,6 +61,103 @@ async fn what_is_no_usable_database_is_left_as_it_is() {
         assert!(logs.contains(folder.path(named).to_str().unwrap()), "{name}: {logs}");
         assert!(fs::read(folder.path(name)).ok() == before, "{name} was changed");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_database_is_put_aside_with_its_runs() {
+    type Damage = fn(&mut [u8]);
+    let damages: [Damage; 3] = [
+        // Every page but the first is torn; the header still looks right.
+        |bytes| bytes[4096..].iter_mut().for_each(|byte| *byte = !*byte),
+        |bytes| bytes[100..200].fill(0xa5),
+        |bytes| bytes[..100].fill(0xa5),
+    ];
+    for damage in damages {
+        let folder = Folder::new("", TOOLS);
+        folder.gate();
+        let (server, id) = works(&folder.config(), &folder.database()).await;
+        let gate = handle(&server.http.call(Declares::Tasks, "gate", &json!({})).await);
+        let processes = pids_in(&folder.path("pids"), 2).await;
+        server.stop().await.well();
+        let mut bytes = fs::read(folder.database()).unwrap();
+        assert!(bytes.starts_with(b"SQLite format 3\0"));
+        damage(&mut bytes);
+        fs::write(folder.database(), &bytes).unwrap();
+
+        let (server, new) = works(&folder.config(), &folder.database()).await;
+        server.logs.line("THE DATABASE IS DAMAGED and was put aside").await;
+        let unknown = server.http.ask("tasks/get", &task(&id)).await;
+        assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+        assert_eq!(server.http.get(&new).await["status"], "completed");
+        let names = fs::read_dir(folder.path("")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let aside: Vec<String> = names.filter(|name| name.contains(".damaged-")).collect();
+        let runs = aside.iter().find(|name| name.ends_with(".runs")).expect("the runs");
+        let database = runs.trim_end_matches(".runs");
+        assert!(fs::read(folder.path(database)).unwrap() == bytes, "{database} was changed");
+        assert!(folder.path(&format!("{runs}/{gate}.1/lock")).exists());
+        assert!(processes.iter().all(|pid| alive(*pid)), "what runs goes on");
+        let mut check = abide(["db", "check", "--store"]);
+        check.arg(format!("sqlite:{}", folder.path(database).display()));
+        let output = check.output().unwrap();
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        folder.write("gate", "");
+        server.stop().await.well();
+        // It starts quietly from now on.
+        let (server, _) = works(&folder.config(), &folder.database()).await;
+        assert_eq!(server.http.get(&new).await["status"], "completed");
+        assert!(!server.stop().await.logs.contains("DAMAGED"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_made_under_load_can_be_restored() {
+    let folder = Folder::new("", TOOLS);
+    let (server, first) = works(&folder.config(), &folder.database()).await;
+    let copy = folder.path("copy.db");
+    let over = Arc::new(AtomicBool::new(false));
+    let load = tokio::spawn({
+        let (http, over) = (server.http.clone(), over.clone());
+        async move {
+            let mut ids = Vec::new();
+            while !over.load(Ordering::Relaxed) {
+                ids.push(handle(&http.call(Declares::Tasks, "hello", &json!({})).await));
+            }
+            ids
+        }
+    });
+    let db = |arguments: &[&str]| {
+        let mut command = abide(["db"]);
+        command.args(arguments).arg("--config").arg(folder.config());
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, said, words) = db(&["backup", copy.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(said.contains("tasks, "), "{said}");
+    let (code, said, words) = db(&["check"]);
+    assert_eq!(code, Some(0), "{words}");
+    assert!(said.ends_with("no damage found\n") && said.contains(" completed"), "{said}");
+    over.store(true, Ordering::Relaxed);
+    load.await.unwrap();
+    let (code, _, words) = db(&["backup", copy.to_str().unwrap()]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("is there already"), "{words}");
+    let bytes = server.http.get_text(&first).await;
+    server.kill().await;
+
+    for name in ["abide.db", "abide.db-wal", "abide.db-shm"] {
+        let _ = fs::remove_file(folder.path(name));
+    }
+    let (code, _, words) = db(&["check"]);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("there is no database"), "{words}");
+    fs::rename(&copy, folder.database()).unwrap();
+    let (server, _) = works(&folder.config(), &folder.database()).await;
+    assert_eq!(server.http.get_text(&first).await, bytes);
+    server.stop().await.well();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,12 +113,16 @@ async fn fill_up_and_go_on(disk: &Path) {
     folder.write("gate", "");
     server.logs.line("could not be written; it is tried again").await;
     assert_eq!(http.get(&gate).await["status"], "working");
+    let (code, body) = http.health().await;
+    assert_eq!(code, 503, "{body}");
+    assert_eq!(body, json!({ "status": "failing", "problem": "the disk is full" }));
     until("the late output is written", || folder.path("written").exists()).await;
 
     fs::remove_file(&ballast).unwrap();
     let ended = http.end_of(&gate).await;
     assert_eq!(ended["status"], "completed");
     assert_eq!(text(&ended["result"]), "y".repeat(600_000));
+    eventually("health is back", async || (http.health().await.0 == 200).then_some(())).await;
     // What found no room is missing, and the result says so.
     let ended = http.end_of(&late).await;
     assert_eq!(ended["status"], "completed", "{ended}");

@@ -3,19 +3,21 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use abide_core::Health;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use axum::serve::ListenerExt;
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +33,8 @@ use crate::server::Server;
 
 /// The path of the MCP endpoint.
 pub(crate) const PATH: &str = "/mcp";
+/// The path under which the server says how it is.
+const HEALTH_PATH: &str = "/health";
 
 type Rmcp = StreamableHttpService<Handler, LocalSessionManager>;
 
@@ -89,7 +93,23 @@ fn router(server: Server, streams: CancellationToken) -> Router {
     let handler = server.handler.clone();
     let rmcp =
         StreamableHttpService::new(move || Ok(handler.clone()), Arc::new(sessions()), config);
-    Router::new().route(PATH, any(endpoint)).with_state(Endpoint { server, rmcp: Arc::new(rmcp) })
+    Router::new()
+        .route(PATH, any(endpoint))
+        .route(HEALTH_PATH, get(health))
+        .with_state(Endpoint { server, rmcp: Arc::new(rmcp) })
+}
+
+/// Whether writes reach the disk, for whoever watches over the server; by whatever name they reach
+/// it, since there is nothing to be had here.
+async fn health(State(endpoint): State<Endpoint>) -> Response {
+    let (status, body) = match endpoint.server.engine().health() {
+        Health::Ok => (StatusCode::OK, json!({ "status": "ok" })),
+        Health::Failing { problem } => {
+            (StatusCode::SERVICE_UNAVAILABLE, json!({ "status": "failing", "problem": problem }))
+        }
+    };
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    (status, headers, body.to_string()).into_response()
 }
 
 /// Sessions of older clients. A call under way does not count as activity there, so they live for

@@ -12,10 +12,12 @@
 //! would each take the other's claims for dead ones. Reading the file with other SQLite tools
 //! while it is in use is fine.
 
+mod aside;
 mod changes;
 mod checkpoint;
 mod error;
 mod health;
+mod inspect;
 mod lock;
 mod open;
 #[cfg(feature = "torture")]
@@ -35,7 +37,9 @@ use abide_core::{
 };
 use tokio::sync::{mpsc, watch};
 
+pub use self::aside::set_aside;
 pub use self::error::OpenError;
+pub use self::inspect::{Copied, Report, backup, check};
 pub use self::schema::LATEST as SCHEMA_VERSION;
 
 use self::health::Gauge;

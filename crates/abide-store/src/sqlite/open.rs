@@ -1,12 +1,13 @@
 //! Opening a database: everything that is checked before the first task is touched.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
+use super::aside::with_suffix;
 use super::error::OpenError;
 use super::lock::{Lock, private, resolve};
 use super::{Options, rows, schema};
@@ -19,6 +20,9 @@ const SQLITE_NEEDED_NUMBER: i32 = 3_051_003;
 /// How long a connection waits for a lock inside SQLite. Between abide's own connections locks
 /// last for milliseconds; this is for other programs that look into the file.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of a database that is read as a whole after an unclean end. That takes about a second.
+const CHECKED_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Bytes to which the write-ahead log is cut back after it has grown beyond them.
 const LOG_BYTES_KEPT: i64 = 64 * 1024 * 1024;
@@ -42,8 +46,13 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
     let lock = Lock::take(&path)?;
     touch(&path)?;
 
+    // There is no log after a clean end.
+    let unclean = fs::metadata(with_suffix(&path, "-wal")).is_ok_and(|log| log.len() > 0);
     let mut writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let version = schema::identify(&writer, &path)?;
+    if unclean {
+        look_for_damage(&writer, &path)?;
+    }
     // SQLite falls back to reading when it may not write.
     if writer.is_readonly(MAIN_DB).map_err(|error| OpenError::from_sqlite(&path, error))? {
         return Err(OpenError::ReadOnly { path });
@@ -66,6 +75,20 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
         })
         .collect::<Result<Vec<_>, OpenError>>()?;
     Ok(Opened { path, lock, writer, checkpointer, readers })
+}
+
+/// Reads the whole file, if that is quickly done: a crash of the machine is when it gets damaged.
+fn look_for_damage(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    if fs::metadata(path).is_ok_and(|file| file.len() > CHECKED_BYTES) {
+        return Ok(());
+    }
+    let found: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| OpenError::from_sqlite(path, error))?;
+    if found == "ok" {
+        return Ok(());
+    }
+    Err(OpenError::Corrupt { path: path.to_owned(), problem: found })
 }
 
 fn is_safe(sqlite_version_number: i32) -> bool {

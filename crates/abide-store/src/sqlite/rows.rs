@@ -250,6 +250,19 @@ pub(super) fn retire_all(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Reads every row, one after the other, for somebody who looks for damage.
+pub(super) fn every(
+    connection: &Connection,
+    mut look: impl FnMut(Result<Task, CorruptRecord>),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(concat!("SELECT ", columns!(), " FROM tasks"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        look(read(row)?);
+    }
+    Ok(())
+}
+
 /// Rows as tasks. One that can't be read is named and passed over, so that it holds up nobody but
 /// whoever asks for it.
 fn tasks(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Arc<Task>>, Failure> {

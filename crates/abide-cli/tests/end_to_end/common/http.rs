@@ -134,6 +134,13 @@ impl Http {
         tokio::spawn(async move { http.try_send(Request::new("tools/call", &params)).await })
     }
 
+    /// What the server says of its own health.
+    pub(crate) async fn health(&self) -> (u16, Value) {
+        let url = self.url.replace("/mcp", "/health");
+        let reply = self.client.get(url).send().await.expect("an answer");
+        (reply.status().as_u16(), reply.json().await.expect("JSON"))
+    }
+
     /// The bytes of `tasks/get`.
     pub(crate) async fn get_text(&self, id: &str) -> String {
         self.send(Request::new("tasks/get", &task(id))).await.text
