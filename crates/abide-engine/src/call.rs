@@ -225,7 +225,8 @@ impl Inner {
         outcome: oneshot::Receiver<Outcome>,
     ) -> Result<Answer, CallError> {
         let mut phase = run.phase.lock().await;
-        if matches!(*phase, Phase::Ended) {
+        // What has been told to stop has no future that could be promised.
+        if matches!(*phase, Phase::Ended) || run.stop_reason().is_some() {
             drop(phase);
             return plain_answer(&run, outcome).await;
         }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::input::{self, InvalidInput};
-use crate::run::Run;
+use crate::run::{Phase, Run};
 use crate::tool::Tool;
 
 /// How long, beyond its own grace, work that was told to stop may take to be gone and committed
@@ -104,6 +104,8 @@ pub(crate) struct Inner {
     pub(crate) leased_until: Mutex<Option<Timestamp>>,
     /// No new work from here on.
     pub(crate) closing: CancellationToken,
+    /// The draining is over.
+    pub(crate) drained: CancellationToken,
     /// All work has ended or was let go; its claims need not hold any more.
     pub(crate) released: CancellationToken,
     /// Waiting for the store is over.
@@ -147,6 +149,7 @@ impl Engine {
             runs: Mutex::default(),
             leased_until: Mutex::default(),
             released: CancellationToken::new(),
+            drained: CancellationToken::new(),
             closing: CancellationToken::new(),
             abandoned: CancellationToken::new(),
             tracker: TaskTracker::new(),
@@ -234,7 +237,11 @@ impl Engine {
             let runs = inner.all_runs();
             tracing::info!(running = runs.len(), "stopping the work that is still running");
             for run in &runs {
-                run.stop(StopReason::Shutdown);
+                // Held, so that no call becomes a task between the question and the stop.
+                let phase = run.phase.lock().await;
+                if !(run.outlives && matches!(*phase, Phase::Durable(_))) {
+                    run.stop(StopReason::Shutdown);
+                }
             }
             let graces = inner.tools.values().map(|state| state.tool.backend.grace());
             let patience = graces.max().unwrap_or_default().saturating_add(STOP_PATIENCE);
@@ -242,12 +249,21 @@ impl Engine {
                 inner.abandoned.cancel();
             }
         }
+        inner.drained.cancel();
         Remaining { running: inner.all_runs().len() }
+    }
+
+    /// Waits until a [`drain`](Self::drain) is done; returns at once if none has begun.
+    pub async fn drained(&self) {
+        if self.0.closing.is_cancelled() {
+            self.0.drained.cancelled().await;
+        }
     }
 
     /// Closes the store. From here on everything is refused.
     pub async fn close(&self) {
         self.0.closing.cancel();
+        self.0.drained.cancel();
         self.0.abandoned.cancel();
         self.0.released.cancel();
         // So that a successor need not wait for the lease to run out.
@@ -278,6 +294,10 @@ impl Inner {
         let mut runs = self.runs();
         if let Some(reason) = runs.early_stops.remove(&run.id) {
             run.stop(reason);
+        }
+        // What is claimed in the moment in which the engine is told to stop.
+        if run.outlives && self.closing.is_cancelled() {
+            run.let_go.cancel();
         }
         runs.by_id.insert(run.id, run);
     }

@@ -155,6 +155,19 @@ async fn plain_calls_under_way_get_their_answer() {
     server.ended().await.well();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_calls_beyond_the_grace_are_told_so() {
+    let folder = folder("shutdown_grace = \"200ms\"");
+    let server = Server::start(&folder.config()).await;
+    let waiting = server.http.start_call(Declares::Nothing, "stubborn", &json!({}));
+    let processes = groups(&folder, 1).await;
+    server.stop().await.well();
+    let answer = waiting.await.unwrap().expect("an answer").json();
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    assert_eq!(answer["error"]["data"]["reason"], "interrupted", "{answer}");
+    assert!(none_alive(&processes));
+}
+
 /// What waits for its turn was promised too: it waits for the next server.
 #[tokio::test(flavor = "multi_thread")]
 async fn queued_tasks_stay_queued_and_run_after_the_restart() {

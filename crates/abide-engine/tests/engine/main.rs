@@ -6,4 +6,5 @@ mod harness;
 mod promotion;
 mod restart;
 mod stopping;
+mod takeover;
 mod time;

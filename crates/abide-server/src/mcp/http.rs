@@ -56,6 +56,7 @@ pub async fn serve_http(
 ) -> std::io::Result<()> {
     let streams = CancellationToken::new();
     let grace = server.settings.shutdown_grace;
+    let engine = server.engine().clone();
     let app = router(server, streams.clone());
     // Answers are small and wanted at once.
     let listener = listener.tap_io(|connection| {
@@ -71,14 +72,23 @@ pub async fn serve_http(
         ended = &mut serving => return ended,
         () = stop.cancelled() => {}
     }
-    // Answers under way may still go out; streams that never end by themselves are ended.
-    match tokio::time::timeout(grace, &mut serving).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            streams.cancel();
-            tokio::time::timeout(limits::LINGER, serving).await.unwrap_or(Ok(()))
-        }
+    // Answers under way may still go out, those of work that the engine stops too; streams that
+    // never end by themselves are ended.
+    let enough = async {
+        tokio::time::sleep(grace).await;
+        engine.drained().await;
+    };
+    tokio::select! {
+        biased;
+        ended = &mut serving => return ended,
+        () = enough => {}
     }
+    // What the engine has just answered is on its way.
+    if let Ok(ended) = tokio::time::timeout(limits::LINGER, &mut serving).await {
+        return ended;
+    }
+    streams.cancel();
+    tokio::time::timeout(limits::LINGER, serving).await.unwrap_or(Ok(()))
 }
 
 fn router(server: Server, streams: CancellationToken) -> Router {

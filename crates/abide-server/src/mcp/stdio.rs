@@ -43,6 +43,7 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let grace = server.settings.shutdown_grace;
+    let engine = server.engine().clone();
     let (lines, queue) = mpsc::channel(OUTPUT_LINES);
     let writer = tokio::spawn(write_lines(output, queue));
     let (ours, theirs) = duplex(PIPE_BYTES);
@@ -70,7 +71,20 @@ where
         session.surface.wait().await;
         waiting.none_left().await;
     };
-    let _ = tokio::time::timeout(grace, drained).await;
+    // Those of work that the engine stops too.
+    let enough = async {
+        tokio::time::sleep(grace).await;
+        engine.drained().await;
+    };
+    tokio::pin!(drained);
+    let in_time = tokio::select! {
+        biased;
+        () = &mut drained => true,
+        () = enough => false,
+    };
+    if !in_time {
+        let _ = tokio::time::timeout(limits::LINGER, drained).await;
+    }
     let Session { mut to_rmcp, lines, .. } = session;
     let _ = to_rmcp.shutdown().await;
     drop((to_rmcp, lines));
