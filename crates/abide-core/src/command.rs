@@ -71,13 +71,6 @@ pub enum Command {
         /// The claim's fencing number.
         fence: Fence,
     },
-    /// The worker is gone, and its work with it or out of reach.
-    Interrupt {
-        /// The claim's fencing number.
-        fence: Fence,
-        /// What happened, as the task's error.
-        error: RpcError,
-    },
     /// Another worker takes the claim of a worker that is gone, with the work as it is.
     TakeOver {
         /// The fencing number of the claim that is taken over.

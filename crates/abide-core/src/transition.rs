@@ -53,7 +53,7 @@ impl Task {
                 bounded("the result", result.len(), limits::MAX_RESULT_BYTES)?;
                 Ok(self.end(State::Completed { result }, None, now))
             }
-            Command::Fail { fence, error } | Command::Interrupt { fence, error } => {
+            Command::Fail { fence, error } => {
                 self.check(fence)?;
                 let message = limits::bounded_message(&error.message);
                 Ok(self.end(State::Failed { error }, Some(message), now))

@@ -78,7 +78,7 @@ fn message(answer: &[u8]) -> Result<String> {
     let body = String::from_utf8(body)?;
     if header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
         let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let last = data.filter(|data| !data.is_empty()).last();
+        let last = data.filter(|data| !data.is_empty()).next_back();
         return last.map(str::to_owned).context("a stream without a message");
     }
     Ok(body)

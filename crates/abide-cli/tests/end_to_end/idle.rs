@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::common::{Declares, Folder, Server, handle, say};
+use crate::common::{Declares, Folder, Server, handle, say, until};
 
 /// Before the first look.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -64,5 +64,37 @@ async fn an_idle_server_sleeps() {
     server.http.end_of(&id).await;
     handle(&server.http.call(Declares::Tasks, "long", &json!({})).await);
     measure("one task at work", server.pid()).await;
+    server.stop().await.well();
+}
+
+/// Memory that a process has for itself, in kB.
+fn own_memory(pid: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_tasks_at_work_cost_nothing() {
+    let tools = "[tools.long]\ndescription = \"d\"\ncommand = [\"sleep\", \"600\"]\n\
+                 inline = \"0s\"\nconcurrency = 200\nkill_grace = \"1s\"\n";
+    let folder = Folder::new("", tools);
+    let server = Server::start(&folder.config()).await;
+    for _ in 0..200 {
+        handle(&server.http.call(Declares::Tasks, "long", &json!({})).await);
+    }
+    let locks = || -> Vec<String> {
+        let runs = fs::read_dir(folder.path("abide.db.runs")).unwrap();
+        let locks = runs.map(|run| fs::read_to_string(run.unwrap().path().join("lock")));
+        locks.filter_map(Result::ok).filter(|lock| lock.contains("\njob ")).collect()
+    };
+    until("all of them run", || locks().len() == 200).await;
+    measure("200 tasks at work", server.pid()).await;
+    let runners = locks();
+    let pids = runners.iter().map(|lock| lock.split(' ').nth(1).expect("the runner's id"));
+    let memory: Vec<u64> = pids.map(own_memory).collect();
+    let (all, most) = (memory.iter().sum::<u64>(), memory.iter().max().unwrap());
+    say(&format!("200 runners have {} kB each for themselves, {most} kB at most", all / 200));
+    assert!(*most < 3_000, "{most} kB");
     server.stop().await.well();
 }

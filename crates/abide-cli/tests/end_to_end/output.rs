@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::common::{
-    Declares, Folder, Reply, Request, Server, abide, eventually, handle, plain, text,
+    Declares, Ended, Folder, Reply, Request, Server, abide, ended, eventually, handle, plain, text,
 };
 
 const TOOLS: &str = r#"
@@ -209,4 +209,43 @@ async fn the_log_command_reads_beside_the_server_and_without_it() {
         assert_eq!(output.status.code(), Some(code), "{words}");
         assert!(output.stdout.is_empty() && words.contains(said), "{words}");
     }
+}
+
+/// The values of secrets come from the server's environment, reach the command, and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_reach_the_command_and_no_disk() {
+    const VALUE: &str = "hunter2-correct-horse";
+    let tools = "[tools.tell]\ndescription = \"d\"\ninline = \"0s\"\nsecrets = [\"DEPLOY_TOKEN\"]\n\
+                 command = [\"sh\", \"-c\", 'echo \"it is $DEPLOY_TOKEN\"']\n";
+    let folder = Folder::new("", tools);
+    let mut command = abide(["serve"]);
+    command.arg(folder.config());
+    let Ended { status, logs } = ended(command).await;
+    assert_eq!(status.code(), Some(1), "{logs}");
+    assert!(logs.contains("the tool tell needs the environment variable DEPLOY_TOKEN"), "{logs}");
+
+    let server = Server::start_in(&folder.config(), &[("DEPLOY_TOKEN", VALUE)]).await;
+    let id = handle(&server.http.call(Declares::Tasks, "tell", &json!({})).await);
+    let task = server.http.end_of(&id).await;
+    assert_eq!(text(&task["result"]), "it is [redacted DEPLOY_TOKEN]\n", "{task}");
+    let uri = format!("abide://tasks/{id}/log");
+    assert_eq!(log(&server, &uri).await.0, "it is [redacted DEPLOY_TOKEN]\n");
+    let logs = server.stop().await.logs;
+    assert!(!logs.contains(VALUE), "{logs}");
+    let mut folders = vec![folder.path("")];
+    let mut files = 0;
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let bytes = std::fs::read(&path).unwrap();
+                let found = bytes.windows(VALUE.len()).any(|part| part == VALUE.as_bytes());
+                assert!(!found, "{} has it", path.display());
+                files += 1;
+            }
+        }
+    }
+    assert!(files > 5, "the database and the run are there");
 }

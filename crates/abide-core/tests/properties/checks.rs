@@ -20,8 +20,7 @@ fn held(command: &Command) -> Option<Fence> {
         | Command::Stopped { fence }
         | Command::TimeUp { fence }
         | Command::TakeOver { from: fence, .. }
-        | Command::Requeue { fence, .. }
-        | Command::Interrupt { fence, .. } => Some(*fence),
+        | Command::Requeue { fence, .. } => Some(*fence),
         Command::Answer { .. }
         | Command::Cancel
         | Command::Claim { .. }

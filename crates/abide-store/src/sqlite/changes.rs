@@ -124,9 +124,7 @@ pub(super) fn size_of(command: &Command) -> usize {
         Command::Answer { responses } => responses.iter().map(|(_, json)| json.len()).sum(),
         Command::Ask { request, .. } => request.len(),
         Command::Complete { result, .. } => result.len(),
-        Command::Fail { error, .. }
-        | Command::Requeue { error, .. }
-        | Command::Interrupt { error, .. } => {
+        Command::Fail { error, .. } | Command::Requeue { error, .. } => {
             error.data.as_ref().map_or(0, abide_core::RawJson::len)
         }
         _ => 0,

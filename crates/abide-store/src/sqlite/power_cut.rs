@@ -6,7 +6,6 @@
 //! memory go through as they are.
 
 #![expect(unsafe_code, reason = "SQLite takes a file system only as a table of C functions")]
-#![expect(clippy::missing_safety_doc, reason = "SQLite alone calls these, as it documents")]
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -25,7 +25,7 @@ fn commands() -> Vec<Command> {
         Command::Fail { fence: FIRST, error: error.clone() },
         Command::Stopped { fence: FIRST },
         Command::TimeUp { fence: FIRST },
-        Command::Interrupt { fence: FIRST, error },
+        Command::Requeue { fence: FIRST, error },
         Command::Position { ahead: 3 },
         Command::Extend,
     ]
@@ -104,7 +104,7 @@ pub(super) async fn a_stale_fence_is_refused(database: Box<dyn Database>) {
             Command::Say { fence: Fence(fence), message: "stale".into() },
             Command::Ask { fence: Fence(fence), key: key("k"), request: json("{}") },
             Command::Complete { fence: Fence(fence), result: json("1") },
-            Command::Interrupt { fence: Fence(fence), error: RpcError::new(-1, "stale") },
+            Command::Requeue { fence: Fence(fence), error: RpcError::new(-1, "stale") },
         ] {
             let answer = store.apply(*task.id(), Authority::Engine, command, at(1)).await;
             let Err(StoreError::Refused(Refusal::StaleFence { held, current })) = answer else {

@@ -73,6 +73,16 @@ impl Server {
         Self::run(command)
     }
 
+    /// Starts a server with these variables in its environment, and waits until it serves.
+    pub(crate) async fn start_in(config: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut command = abide([OsStr::new("serve"), config.as_os_str()]);
+        command.args(["--log-format", "json"]).envs(variables.iter().copied());
+        let mut server = Self::run(command);
+        let url = server.logs.url().await;
+        server.http = Http::new(&url);
+        server
+    }
+
     /// Starts a copy of the program and waits until it serves.
     pub(crate) async fn start_copy(program: &Path, config: &Path) -> Self {
         let mut command = abide_at(program, [OsStr::new("serve"), config.as_os_str()]);
