@@ -77,8 +77,8 @@ fn message(answer: &[u8]) -> Result<String> {
     };
     let body = String::from_utf8(body)?;
     if header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
-        let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let last = data.filter(|data| !data.is_empty()).next_back();
+        let mut data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        let last = data.rfind(|data| !data.is_empty());
         return last.map(str::to_owned).context("a stream without a message");
     }
     Ok(body)
