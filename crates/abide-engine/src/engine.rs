@@ -1,7 +1,7 @@
 //! The engine as a whole: its parts, its life, and what callers may do with a task.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -102,6 +102,8 @@ pub(crate) struct Inner {
     runs: Mutex<Runs>,
     /// Until when this engine's claims hold, as far as it has said so.
     pub(crate) leased_until: Mutex<Option<Timestamp>>,
+    /// Tasks that were taken over and are not settled yet.
+    pub(crate) settling: AtomicUsize,
     /// No new work from here on.
     pub(crate) closing: CancellationToken,
     /// The draining is over.
@@ -148,6 +150,7 @@ impl Engine {
             options,
             runs: Mutex::default(),
             leased_until: Mutex::default(),
+            settling: AtomicUsize::new(0),
             released: CancellationToken::new(),
             drained: CancellationToken::new(),
             closing: CancellationToken::new(),
