@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use crate::context::Context;
 use crate::effects::stop_reason;
 use crate::engine::{Engine, Inner, ToolState};
+use crate::outcome;
 use crate::recovery::work;
 use crate::run::{Phase, Run};
 use crate::supervise::{plain, plain_stop};
@@ -395,12 +396,7 @@ async fn plain_answer(
 ) -> Result<Answer, CallError> {
     match outcome.await {
         Ok(Outcome::Completed(result)) if result.len() > limits::MAX_RESULT_BYTES => {
-            let message = format!(
-                "The result has {} bytes, more than the {} allowed.",
-                result.len(),
-                limits::MAX_RESULT_BYTES
-            );
-            Err(CallError::Rpc(RpcError::internal("result_too_large", message)))
+            Err(CallError::Rpc(outcome::too_large(result.len(), limits::MAX_RESULT_BYTES)))
         }
         Ok(Outcome::Completed(result)) => Ok(Answer::Result(result)),
         Ok(Outcome::Failed(error)) => Err(CallError::Rpc(error)),

@@ -38,6 +38,12 @@ pub(crate) fn checked(outcome: Outcome) -> Outcome {
     }
 }
 
+/// What is said instead of a result that a store refused for its size.
+pub(crate) fn too_large(size: usize, max: usize) -> RpcError {
+    let message = format!("The result has {size} bytes, more than the {max} allowed.");
+    RpcError::internal("result_too_large", message)
+}
+
 /// A checked result with one more content block behind its own.
 pub(crate) fn with_block(result: RawJson, block: &RawJson) -> RawJson {
     canonical(&result, Some(block)).unwrap_or(result)

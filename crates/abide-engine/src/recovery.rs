@@ -106,6 +106,11 @@ impl Inner {
 
     async fn settle_with(self: &Arc<Self>, task: &Task, command: Command) {
         let mut settled = self.apply_until_done(*task.id(), command).await;
+        if let Err(StoreError::Refused(Refusal::TooLarge { size, max, .. })) = settled {
+            let error = outcome::too_large(size, max);
+            let fail = Command::Fail { fence: task.fence(), error };
+            settled = self.apply_until_done(*task.id(), fail).await;
+        }
         if matches!(settled, Err(StoreError::Refused(Refusal::Stopping))) {
             // Cancelled in the meantime: nothing is left to stop.
             let stopped = Command::Stopped { fence: task.fence() };

@@ -114,6 +114,11 @@ impl Inner {
                 run.take_deadline(&applied.task, applied.task.deadline());
                 matches!(applied.task.state(), State::Stopping { .. })
             }
+            // Another engine has taken it over, and will stop it.
+            Err(StoreError::Refused(Refusal::StaleFence { .. })) => {
+                run.let_go.cancel();
+                false
+            }
             // Work must not run on because the disk is full; `bring_home` does the rest.
             Err(_) => true,
         }
@@ -188,8 +193,7 @@ impl Inner {
         };
         let mut result = self.apply_until_done(run.id, command).await;
         if let Err(StoreError::Refused(Refusal::TooLarge { size, max, .. })) = result {
-            let message = format!("The result has {size} bytes, more than the {max} allowed.");
-            let error = RpcError::internal("result_too_large", message);
+            let error = outcome::too_large(size, max);
             result = self.apply_until_done(run.id, Command::Fail { fence, error }).await;
         }
         if let Err(StoreError::Refused(Refusal::Stopping)) = result {
