@@ -3,8 +3,10 @@
 mod asking;
 mod faults;
 mod harness;
+mod outside;
 mod promotion;
 mod restart;
 mod stopping;
 mod takeover;
 mod time;
+mod two_engines;
