@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use abide_core::{
-    Clock, OnRestart, Outcome, Owner, Policy, RawJson, Status, Store, Task, TaskId, Timestamp,
-    ToolName, Work,
+    Clock, OnRestart, Outcome, Owner, Policy, RawJson, Status, Task, TaskId, Timestamp, ToolName,
+    Work,
 };
 use abide_engine::{
     Answer, Call, CallError, Engine, Options, Schema, TaskContext, TaskSupport, Tool, handler,
@@ -110,7 +110,6 @@ pub(crate) fn done() -> Outcome {
 /// An engine and the file it works on.
 pub(crate) struct House {
     pub(crate) folder: Arc<TempDir>,
-    store: Arc<dyn Store>,
     pub(crate) engine: Engine,
 }
 
@@ -122,24 +121,9 @@ impl House {
     pub(crate) async fn on(folder: Arc<TempDir>, clock: Arc<dyn Clock>, tools: Vec<Tool>) -> Self {
         let path = folder.path().join("abide.db");
         let store = SqliteStore::open(&path, StoreOptions::default()).expect("opens");
-        Self::with(folder, Arc::new(store), clock, tools, Options::default()).await
-    }
-
-    async fn with(
-        folder: Arc<TempDir>,
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        tools: Vec<Tool>,
-        options: Options,
-    ) -> Self {
-        let engine = Engine::start(store.clone(), clock, tools, options).await.expect("starts");
-        Self { folder, store, engine }
-    }
-
-    /// A second engine on the same store, which looks for abandoned tasks all the time.
-    pub(crate) async fn beside(&self, clock: Arc<dyn Clock>, tools: Vec<Tool>) -> Self {
-        let options = Options { lease: Duration::from_millis(300), ..Options::default() };
-        Self::with(self.folder.clone(), self.store.clone(), clock, tools, options).await
+        let options = Options::default();
+        let engine = Engine::start(Arc::new(store), clock, tools, options).await.expect("starts");
+        Self { folder, engine }
     }
 
     pub(crate) fn database(&self) -> PathBuf {

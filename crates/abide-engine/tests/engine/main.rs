@@ -7,6 +7,5 @@ mod outside;
 mod promotion;
 mod restart;
 mod stopping;
-mod takeover;
 mod time;
 mod two_engines;
