@@ -182,7 +182,7 @@ mod tests {
                 "crates/abide-core/Cargo.toml:1: abide-core may not use abide-store (it may use no \
                  crate of the house)",
                 "crates/abide-engine/Cargo.toml:4: abide-engine may not use abide-store (it may \
-                 use only abide-core)",
+                 use only abide-core, abide-torture)",
                 "crates/abide-utils/Cargo.toml:1: abide-utils is not in the house",
             ]
         );
