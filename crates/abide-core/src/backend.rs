@@ -146,6 +146,8 @@ pub struct LogPart {
     pub size: u64,
     /// Whether nothing more will come.
     pub ended: bool,
+    /// Whether the work's result shows all of it.
+    pub in_result: bool,
 }
 
 /// Does the work of one tool.

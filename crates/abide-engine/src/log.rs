@@ -56,7 +56,7 @@ impl Engine {
 }
 
 impl Inner {
-    /// The result with a link to the task's log, if the work has printed anything.
+    /// The result with a link to the task's log, if the log says more than the result does.
     pub(crate) async fn with_log(
         &self,
         tool: &ToolName,
@@ -67,7 +67,7 @@ impl Inner {
         let Some(state) = self.tools.get(tool) else { return result };
         let nothing = LogRange { from: 0, max: 0 };
         let size = match state.tool.backend.log(task, attempt, nothing).await {
-            Ok(log) => log.map_or(0, |log| log.size),
+            Ok(log) => log.filter(|log| !log.in_result).map_or(0, |log| log.size),
             Err(error) => {
                 tracing::warn!(%task, code = error.code, "the log can't be linked");
                 0

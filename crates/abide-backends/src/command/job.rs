@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 
-use abide_core::{BoxFuture, Outcome, RpcError, StopReason, Work, WorkContext};
+use abide_core::{BoxFuture, LogPart, LogRange, Outcome, RpcError, StopReason, Work, WorkContext};
 
 use super::output::Captured;
 use super::result::Streams;
 use super::spec::TASK_ID_VARIABLE;
 use super::{OutputMode, Tool, json_output, result, signal_name};
-use crate::runner::{Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome};
+use crate::runner::{Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome, StreamSizes};
 
 /// What a command inherits of our environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -222,6 +222,27 @@ impl Tool {
                  tool again."
             },
         ))
+    }
+
+    /// A part of a command's log.
+    pub(super) fn read_log(&self, name: &RunName, range: LogRange) -> io::Result<Option<LogPart>> {
+        let Some(mut part) = self.spool.read_log(name, range)? else { return Ok(None) };
+        if let Found::Finished(ended) = self.spool.find(name)? {
+            part.in_result = self.shows_all(&ended);
+        }
+        Ok(Some(part))
+    }
+
+    /// Whether the result of a command that has ended has all that it printed.
+    fn shows_all(&self, ended: &RunOutcome) -> bool {
+        let (stdout, stderr) = (ended.stdout, ended.stderr);
+        let whole = |stream: StreamSizes| {
+            stream.lost == 0 && stream.total <= self.spec.max_output_bytes as u64
+        };
+        let one = stdout.total == 0 || stderr.total == 0;
+        // A good end shows standard error only if there is nothing else.
+        let both = ended.exit.is_some_and(|exit| !exit.status().success());
+        whole(stdout) && whole(stderr) && (one || both)
     }
 
     fn job(&self, argv: Vec<String>) -> JobSpec {

@@ -137,8 +137,8 @@ impl Backend for CommandBackend {
         attempt: u32,
         range: LogRange,
     ) -> BoxFuture<'static, Result<Option<LogPart>, RpcError>> {
-        let spool = self.0.spool.clone();
-        let read = move || spool.read_log(&RunName { task, attempt }, range);
+        let tool = Arc::clone(&self.0);
+        let read = move || tool.read_log(&RunName { task, attempt }, range);
         Box::pin(async move {
             let part = tokio::task::spawn_blocking(read).await;
             part.map_err(io::Error::other).flatten().map_err(|error| {

@@ -220,7 +220,7 @@ impl Spool {
         let mut bytes = Vec::new();
         log.seek(io::SeekFrom::Start(from))?;
         log.take((size - from).min(range.max as u64)).read_to_end(&mut bytes)?;
-        Ok(Some(LogPart { from, bytes, size, ended }))
+        Ok(Some(LogPart { from, bytes, size, ended, in_result: false }))
     }
 
     /// A run's folder; none if there is none.

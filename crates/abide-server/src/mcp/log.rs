@@ -115,7 +115,7 @@ struct Text {
 
 impl Text {
     fn of(part: LogPart) -> Self {
-        let LogPart { from, bytes, size, ended } = part;
+        let LogPart { from, bytes, size, ended, .. } = part;
         let is_end = ended && from + bytes.len() as u64 == size;
         // What belongs to a character that began before.
         let begun = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
@@ -156,6 +156,10 @@ mod tests {
         assert_eq!(Wanted::parse("test://tasks/0/log"), None);
     }
 
+    fn part_of(from: u64, bytes: Vec<u8>, size: u64) -> LogPart {
+        LogPart { from, bytes, size, ended: true, in_result: false }
+    }
+
     #[test]
     fn parts_make_the_text_of_the_whole() {
         let log = "a🦀ü€ \u{fffd}z".as_bytes();
@@ -167,7 +171,7 @@ mod tests {
                 let end = (from + max).min(log.len());
                 let size = log.len() as u64;
                 let bytes = log[from..end].to_vec();
-                let part = Text::of(LogPart { from: from as u64, bytes, size, ended: true });
+                let part = Text::of(part_of(from as u64, bytes, size));
                 assert_eq!(part.from, from as u64);
                 whole.push_str(&part.text);
                 from = usize::try_from(part.next).unwrap();
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_last_bytes_begin_with_a_character() {
-        let part = LogPart { from: 3, bytes: b"\xa6\x80b".to_vec(), size: 6, ended: true };
+        let part = part_of(3, b"\xa6\x80b".to_vec(), 6);
         assert_eq!(Text::of(part), Text { text: "b".to_owned(), from: 5, next: 6, size: 6 });
     }
 }
