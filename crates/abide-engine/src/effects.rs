@@ -1,6 +1,7 @@
 //! Applies commands and carries out what follows from the commit.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use abide_core::{
@@ -42,6 +43,7 @@ impl Inner {
         command: Command,
     ) -> Result<Applied, StoreError> {
         let mut pause = RETRY_FIRST;
+        let mut waiting = None;
         loop {
             match self.apply(id, Authority::Engine, command.clone()).await {
                 Err(StoreError::Unavailable { problem }) if !self.abandoned.is_cancelled() => {
@@ -49,6 +51,7 @@ impl Inner {
                         task = %id, problem,
                         "a change of a task could not be written; it is tried again"
                     );
+                    waiting.get_or_insert_with(|| Waiting::new(self.clone()));
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = self.abandoned.cancelled() => {}
@@ -107,6 +110,22 @@ impl Inner {
         {
             tool.moved.notify_one();
         }
+    }
+}
+
+/// A change that is kept in memory and tried again until the store takes it.
+struct Waiting(Arc<Inner>);
+
+impl Waiting {
+    fn new(engine: Arc<Inner>) -> Self {
+        engine.unwritten.fetch_add(1, Ordering::Relaxed);
+        Self(engine)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.unwritten.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

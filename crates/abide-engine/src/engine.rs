@@ -1,7 +1,7 @@
 //! The engine as a whole: its parts, its life, and what callers may do with a task.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) worker: WorkerId,
     pub(crate) tools: HashMap<ToolName, ToolState>,
     pub(crate) options: Options,
+    /// Changes of tasks that the store has not taken yet and that are tried again.
+    pub(crate) unwritten: AtomicU32,
     runs: Mutex<Runs>,
     /// Until when this engine's claims hold, as far as it has said so.
     pub(crate) leased_until: Mutex<Option<Timestamp>>,
@@ -148,6 +150,7 @@ impl Engine {
             clock,
             tools,
             options,
+            unwritten: AtomicU32::new(0),
             runs: Mutex::default(),
             leased_until: Mutex::default(),
             settling: AtomicUsize::new(0),
@@ -220,10 +223,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether writes reach the disk.
+    /// Whether writes reach the disk, and no change of a task is waiting to be written. Asking is what
+    /// makes the store try again, so that health comes back although nobody writes.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.0.store.health()
+        let unwritten = match self.0.unwritten.load(Ordering::Relaxed) {
+            0 => return self.0.store.health(),
+            1 => "a change of a task waits in memory to be written".to_owned(),
+            many => format!("{many} changes of tasks wait in memory to be written"),
+        };
+        Health::Failing {
+            problem: match self.0.store.health() {
+                Health::Ok => unwritten,
+                Health::Failing { problem } => format!("{problem}; {unwritten}"),
+            },
+        }
     }
 
     /// Takes no more calls and lets go of tasks whose work outlives the server. Other work has

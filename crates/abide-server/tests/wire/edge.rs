@@ -129,3 +129,20 @@ async fn notifications() {
         assert_eq!((reply.status, &*reply.text), (202, ""), "{method}");
     }
 }
+
+/// Monitors name the server by any host, and need neither identity nor media types.
+#[tokio::test]
+async fn health_is_for_everybody() {
+    let server = Fixture::new().start().await;
+    for (method, status) in [("GET", 200), ("HEAD", 200), ("POST", 405), ("DELETE", 405)] {
+        let request = format!(
+            "{method} /health HTTP/1.1\r\nhost: 10.0.0.7:8720\r\nconnection: close\r\n\r\n"
+        );
+        let answer = raw_exchange(server.http.address, request.as_bytes()).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        if method == "GET" {
+            assert!(answer.contains("content-type: application/json\r\n"), "{answer}");
+            assert!(answer.ends_with("\r\n\r\n{\"status\":\"ok\"}"), "{answer}");
+        }
+    }
+}
