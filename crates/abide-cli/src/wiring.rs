@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use abide_backends::runner::{Found, Program, RunName, Spool};
 use abide_core::{Clock as _, Policy, Store, StoreError, TaskId};
 use abide_engine::{Engine, Options, Schema, SystemClock, Tool};
 use abide_server::{AllowLists, Server, Settings, ToolDefinition};
-use abide_store::sqlite::{OpenError, Options as SqliteOptions, SqliteStore, set_aside};
+use abide_store::sqlite::{Options as SqliteOptions, SetAside, SqliteStore};
 use anyhow::Context as _;
 use serde_json::{Map, Value as Json};
 
@@ -49,46 +49,10 @@ pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
 
 fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
     let StoreLocation::Sqlite(path) = location;
-    let opened = match SqliteStore::open(path, SqliteOptions::default()) {
-        Err(damage) if is_damage(&damage, location) => {
-            put_aside(path, location, &damage)?;
-            SqliteStore::open(path, SqliteOptions::default())
-        }
-        opened => opened,
-    };
+    // What is still at work goes on in the folder that was set aside.
+    let damaged = SetAside { now: SystemClock.now(), companions: &[RUNS] };
+    let opened = SqliteStore::open_or_set_aside(path, SqliteOptions::default(), damaged);
     Ok(Arc::new(opened.map_err(anyhow::Error::from)?))
-}
-
-/// Whether the database was abide's, and is damaged. A file without a database's header is only if
-/// commands have run beside it: else it is somebody's file, named by mistake.
-fn is_damage(error: &OpenError, location: &StoreLocation) -> bool {
-    match error {
-        OpenError::Corrupt { .. } => true,
-        OpenError::NotADatabase { .. } => spool_root(location).is_dir(),
-        _ => false,
-    }
-}
-
-/// Puts a damaged database aside, and with it the runs of its tasks, which may still run. A server
-/// that does not start helps nobody, and what is put aside can be put back.
-fn put_aside(path: &Path, location: &StoreLocation, damage: &OpenError) -> Result<(), Failure> {
-    let spool = spool_root(location);
-    let aside = set_aside(path, SystemClock.now()).map_err(anyhow::Error::from)?;
-    let mut runs = aside.clone().into_os_string();
-    runs.push(RUNS);
-    let renamed = match std::fs::rename(&spool, &runs) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        renamed => renamed,
-    };
-    renamed.with_context(|| format!("can't put {} aside", spool.display()))?;
-    tracing::error!(
-        database = %path.display(), aside = %aside.display(), %damage,
-        "THE DATABASE IS DAMAGED and was put aside; its tasks are unknown to this server, which \
-         starts with an empty one. Look at it with `abide db check --store sqlite:{}`; to restore a \
-         backup, stop the server and put the backup in the place of the new database",
-        aside.display()
-    );
-    Ok(())
 }
 
 /// The folder of the runs, beside the database.

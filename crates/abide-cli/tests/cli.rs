@@ -121,6 +121,40 @@ fn exit_codes_tell_misuse_from_failure() {
 }
 
 #[test]
+fn a_database_is_named_by_itself_or_by_a_config() {
+    let (folder, file) = config("[server]\nstore = \"sqlite:mine.db\"");
+    let place = |name: &str| folder.path().canonicalize().unwrap().join(name);
+    std::fs::write(place("mine.db"), "").unwrap();
+    let mine = place("mine.db").to_str().unwrap().to_owned();
+    let store = format!("sqlite:{mine}");
+    for name in [["--store", &store], ["--config", &file]] {
+        let (code, out, err) = run(&["db", "check", name[0], name[1]]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("mine.db: no tasks, ") && out.ends_with("no damage found\n"), "{out}");
+    }
+    let none = format!("sqlite:{}", place("none.db").display());
+    std::fs::write(place("notes"), "notes ".repeat(100)).unwrap();
+    let notes = place("notes").to_str().unwrap().to_owned();
+    let not_one = format!("sqlite:{notes}");
+    for (arguments, code, part) in [
+        (vec!["db", "check", "--store", &none], 1, "there is no database"),
+        (vec!["db", "check", "--store", &not_one], 1, "is not a SQLite database"),
+        (vec!["db", "backup", &notes, "--store", &store], 2, "is there already"),
+        (vec!["db", "backup", "--store", &store], 2, "<TO>"),
+        (vec!["db", "shell", "--store", &none], 1, "hint: name the database"),
+    ] {
+        let (given, out, err) = run(&arguments);
+        assert_eq!((given, out.as_str()), (code, ""), "{arguments:?}: {err}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+    let output =
+        abide(&["db", "shell", "--store", &store]).env("PATH", folder.path()).output().unwrap();
+    let (code, _, err) = told(&output);
+    assert_eq!(code, 1);
+    assert!(err.contains("`sqlite3` was not found\nhint: install"), "{err}");
+}
+
+#[test]
 fn the_environment_overrides_the_file_and_flags_override_both() {
     let (_folder, file) = config("[server]\nlisten = \"127.0.0.1:0\"");
     let busy: Vec<TcpListener> =

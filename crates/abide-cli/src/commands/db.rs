@@ -1,10 +1,14 @@
 //! `abide db`: the operator's hands on a database.
 
+use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
-use abide_store::sqlite::{self, SCHEMA_VERSION};
+use abide_store::sqlite::{self, BackupError, Lock, SCHEMA_VERSION};
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::StoreArgs;
 use crate::config::{StoreLocation, human_size};
@@ -14,7 +18,7 @@ use crate::terminal;
 /// Check, copy or look into a database, beside a server that uses it
 #[derive(Debug, Subcommand)]
 pub enum DbCommand {
-    /// Read every page and every task, and say whether anything is damaged
+    /// Read every page, index and task, and say whether anything is damaged
     ///
     /// Exit code 1 if something is. Nothing is changed.
     Check(CheckArgs),
@@ -24,6 +28,8 @@ pub enum DbCommand {
     /// put it in the place of the database, without the old `-wal` and `-shm` files.
     Backup(BackupArgs),
     /// Open the database in the program `sqlite3`, for reading only unless `--writable` is given
+    ///
+    /// SQL on standard input works too.
     Shell(ShellArgs),
 }
 
@@ -46,7 +52,8 @@ pub struct BackupArgs {
 /// `abide db shell`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
-    /// Let what is typed change the database; only while no server runs
+    /// Let what is typed change the database; only while no server uses it, and none can start
+    /// meanwhile
     #[arg(long)]
     writable: bool,
     /// What `sqlite3` gets besides, such as SQL to run
@@ -64,7 +71,7 @@ pub fn run(command: &DbCommand) -> Result<(), Failure> {
     match command {
         DbCommand::Check(args) => check(&path(&args.store)?),
         DbCommand::Backup(args) => backup(&path(&args.store)?, &args.to),
-        DbCommand::Shell(args) => Err(shell(&path(&args.store)?, args)),
+        DbCommand::Shell(args) => shell(&path(&args.store)?, args),
     }
 }
 
@@ -79,58 +86,74 @@ fn path(store: &StoreArgs) -> Result<PathBuf, Failure> {
 }
 
 fn check(path: &Path) -> Result<(), Failure> {
-    let report = sqlite::check(path).map_err(anyhow::Error::from)?;
+    let found = sqlite::check(path).map_err(anyhow::Error::from)?;
     let mut tasks: Vec<_> =
-        report.tasks.iter().map(|(status, count)| format!("{count} {status}")).collect();
+        found.tasks.iter().map(|(state, count)| format!("{count} {state}")).collect();
     if tasks.is_empty() {
         tasks.push("no tasks".to_owned());
     }
-    terminal::data(format_args!("{}: {}", path.display(), tasks.join(", ")))?;
-    if report.schema < SCHEMA_VERSION {
+    let size = human_size(found.bytes);
+    terminal::data(format_args!("{}: {}, {size}", path.display(), tasks.join(", ")))?;
+    if found.schema < SCHEMA_VERSION {
         terminal::say(format_args!(
             "its schema is version {}; `abide serve` brings it up to {SCHEMA_VERSION}, and its \
              tasks can be checked after that",
-            report.schema
+            found.schema
         ));
     }
-    if report.problems.is_empty() {
+    if found.problem_count == 0 {
         terminal::data("no damage found")?;
         return Ok(());
     }
-    for problem in &report.problems {
+    for problem in &found.problems {
         terminal::data(format_args!("damaged: {problem}"))?;
     }
+    let untold = found.problem_count - found.problems.len() as u64;
+    if untold > 0 {
+        terminal::data(format_args!("and {untold} more"))?;
+    }
     Err(Failure::failed(format!("{} is damaged", path.display())).hint(
-        "restore a backup, or get out what can be read: abide db shell -- .recover | sqlite3 NEW",
+        "stop abide and restore a backup, or get out what can be read; docs/operations.md says how",
     ))
 }
 
 fn backup(path: &Path, to: &Path) -> Result<(), Failure> {
-    if to.exists() {
-        return Err(Failure::usage(format!("{} is there already", to.display()))
-            .hint("name a new file; a backup is never written over another"));
-    }
-    let copied = sqlite::backup(path, to).map_err(anyhow::Error::from)?;
+    let copied = sqlite::backup(path, to).map_err(|error| match error {
+        BackupError::Exists { .. } => Failure::usage(error.to_string()),
+        BackupError::Damaged { .. } => Failure::from(anyhow::Error::from(error))
+            .hint("`abide db check` tells all that is wrong"),
+        BackupError::Open(_) => anyhow::Error::from(error).into(),
+    })?;
     terminal::data(format_args!(
         "{}: {} tasks, {}",
-        to.display(),
-        copied.tasks,
-        human_size(copied.bytes)
+        copied.file.display(),
+        copied.findings.task_count(),
+        human_size(copied.findings.bytes)
     ))?;
     Ok(())
 }
 
 /// Becomes the program; returns only when that fails.
 #[expect(clippy::disallowed_methods, reason = "this process becomes the program")]
-fn shell(path: &Path, args: &ShellArgs) -> Failure {
+fn shell(path: &Path, args: &ShellArgs) -> Result<(), Failure> {
     let mut command = std::process::Command::new("sqlite3");
-    if !args.writable {
+    // An older sqlite3 that writes beside a server could undo commits when it resets the log.
+    let lock = if args.writable {
+        let lock = Lock::hold(path).map_err(anyhow::Error::from)?;
+        // The program inherits it, and with it the lock.
+        fcntl_setfd(lock.as_fd(), FdFlags::empty())
+            .map_err(io::Error::from)
+            .context("can't hand the lock over")?;
+        Some(lock)
+    } else {
         command.arg("-readonly");
-    }
+        None
+    };
     let error = command.arg(path).args(&args.arguments).exec();
-    if error.kind() == std::io::ErrorKind::NotFound {
-        return Failure::failed("the program `sqlite3` was not found")
-            .hint("install it; on Debian and Ubuntu: apt-get install sqlite3");
+    drop(lock);
+    if error.kind() == io::ErrorKind::NotFound {
+        return Err(Failure::failed("the program `sqlite3` was not found")
+            .hint("install it; on Debian and Ubuntu: apt-get install sqlite3"));
     }
-    anyhow::Error::from(error).context("can't run sqlite3").into()
+    Err(anyhow::Error::from(error).context("can't run sqlite3").into())
 }

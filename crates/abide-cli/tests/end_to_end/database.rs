@@ -2,7 +2,10 @@
 //! does not start; what is abide's and damaged is put aside, loudly. And copies of good ones.
 
 use std::fs;
-use std::path::Path;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +13,7 @@ use serde_json::json;
 
 use crate::common::{
     Declares, Ended, Folder, Server, abide, alive, ended, handle, mount, on_a_small_disk, pids_in,
-    plain, task, text,
+    plain, say, task, text, until,
 };
 
 const TOOLS: &str = r#"
@@ -85,7 +88,7 @@ async fn a_damaged_database_is_put_aside_with_its_runs() {
         fs::write(folder.database(), &bytes).unwrap();
 
         let (server, new) = works(&folder.config(), &folder.database()).await;
-        server.logs.line("THE DATABASE IS DAMAGED and was put aside").await;
+        server.logs.line("THE DATABASE IS DAMAGED. It was set aside").await;
         let unknown = server.http.ask("tasks/get", &task(&id)).await;
         assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
         assert_eq!(server.http.get(&new).await["status"], "completed");
@@ -157,6 +160,178 @@ async fn a_backup_made_under_load_can_be_restored() {
     fs::rename(&copy, folder.database()).unwrap();
     let (server, _) = works(&folder.config(), &folder.database()).await;
     assert_eq!(server.http.get_text(&first).await, bytes);
+    server.stop().await.well();
+}
+
+/// Runs `abide db` and takes its exit code, its output and what it said.
+fn db(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = abide(["db"].iter().chain(arguments)).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// The one database that was set aside in a folder.
+fn set_aside(folder: &Folder) -> PathBuf {
+    let entries = fs::read_dir(folder.database().parent().unwrap()).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let named = |path: &PathBuf| {
+        let path = path.to_str().unwrap();
+        path.contains("abide.db.damaged-") && path.ends_with('Z')
+    };
+    paths.find(named).expect("a database was set aside")
+}
+
+fn spoil(path: &Path, page: usize) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[0xa5; 4096], (page * 4096) as u64).unwrap();
+}
+
+/// The whole story: a backup while a server runs, damage, a start without the old tasks, and the
+/// restored backup with all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_database_is_set_aside_and_a_backup_brings_it_back() {
+    let folder = Folder::new("", TOOLS);
+    folder.gate();
+    let (server, done) = works(&folder.config(), &folder.database()).await;
+    let running = handle(&server.http.call(Declares::Tasks, "gate", &json!({})).await);
+    until("the command runs", || folder.read("pids").lines().count() == 2).await;
+    let bytes = server.http.get_text(&done).await;
+
+    let (database, copy) = (folder.database(), folder.path("copy.db"));
+    let (database, copy) = (database.to_str().unwrap(), copy.to_str().unwrap());
+    let config = folder.config();
+    let (code, out, err) = db(&["backup", copy, "--config", config.to_str().unwrap()]);
+    assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+    assert!(out.starts_with(&format!("{copy}: 2 tasks, ")), "{out}");
+    let by_name = |path: &str| format!("sqlite:{path}");
+    let (code, out, _) = db(&["check", "--store", &by_name(database)]);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.starts_with(&format!("{database}: 1 completed, 1 working, ")), "{out}");
+    server.stop().await.well();
+
+    let pages = fs::metadata(database).unwrap().len() as usize / 4096;
+    spoil(&folder.database(), pages - 1);
+    let damaged = fs::read(database).unwrap();
+    // Twice: the second start finds nothing damaged, and still says what lies there.
+    for start in 0..2 {
+        let (server, _) = works(&folder.config(), &folder.database()).await;
+        let aside = set_aside(&folder);
+        assert!(fs::read(&aside).unwrap() == damaged);
+        let said = server.logs.text();
+        let loud: Vec<_> = said.lines().filter(|line| line.contains("\"ERROR\"")).collect();
+        match start {
+            0 => assert_eq!(loud.len(), 1, "{said}"),
+            _ => assert!(loud.is_empty() && said.contains("\"WARN\""), "{said}"),
+        }
+        for line in loud {
+            assert!(line.contains("DAMAGED") && line.contains("restore a backup"), "{line}");
+            assert!(
+                line.contains(&format!("abide db check --store sqlite:{}", aside.display())),
+                "{line}"
+            );
+        }
+        assert!(said.contains(database) && said.contains(aside.to_str().unwrap()), "{said}");
+        let answer = server.http.ask("tasks/get", &task(&done)).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        server.stop().await.well();
+        assert!(folder.read("pids").lines().all(|pid| alive(pid.parse().unwrap())));
+    }
+    let aside = set_aside(&folder);
+    let aside = aside.to_str().unwrap();
+    let (code, out, err) = db(&["check", "--store", &by_name(aside)]);
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.contains("\ndamaged: ") && err.contains("hint: stop abide"), "{out}{err}");
+    let none = folder.path("x.db");
+    let (code, _, err) = db(&["backup", none.to_str().unwrap(), "--store", &by_name(aside)]);
+    assert!(code == Some(1) && err.contains("abide db check"), "{err}");
+    assert!(!none.exists());
+
+    // As docs/operations.md says.
+    fs::remove_file(database).unwrap();
+    fs::remove_dir_all(format!("{database}.runs")).unwrap();
+    fs::rename(copy, database).unwrap();
+    fs::rename(format!("{aside}.runs"), format!("{database}.runs")).unwrap();
+    folder.write("gate", "");
+    let server = Server::start(&folder.config()).await;
+    assert_eq!(server.http.get_text(&done).await, bytes);
+    assert_eq!(text(&server.http.end_of(&running).await["result"]), "through\n");
+    server.stop().await.well();
+}
+
+/// Damage that shows while the server runs is an error and a matter of health; nothing is moved.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_while_the_server_runs() {
+    let folder = Folder::new("", TOOLS);
+    let (server, id) = works(&folder.config(), &folder.database()).await;
+    server.stop().await.well();
+    let server = Server::start(&folder.config()).await;
+    assert_eq!(server.http.health().await, (200, json!({ "status": "ok" })));
+    let root: u32 = rusqlite::Connection::open(folder.database())
+        .unwrap()
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'tasks'", [], |row| row.get(0))
+        .unwrap();
+    spoil(&folder.database(), root as usize - 1);
+    let answer = server.http.ask("tasks/get", &task(&id)).await;
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    let problem = "the database is damaged; restore a backup";
+    let failing = json!({ "status": "failing", "problem": problem });
+    assert_eq!(server.http.health().await, (503, failing));
+    assert!(server.logs.text().contains("look at it with `abide db check`"));
+    assert!(
+        fs::read_dir(folder.database().parent().unwrap())
+            .unwrap()
+            .all(|entry| { !entry.unwrap().file_name().to_str().unwrap().contains("damaged") })
+    );
+    server.kill().await;
+}
+
+/// Reading goes beside a server, writing does not, and a server does not start beside it.
+#[tokio::test(flavor = "multi_thread")]
+async fn sql_beside_a_server() {
+    let folder = Folder::new("", TOOLS);
+    let (server, id) = works(&folder.config(), &folder.database()).await;
+    let database = folder.database();
+    let store = format!("sqlite:{}", database.display());
+    let shell = |arguments: &[&str], sql: &str| {
+        let mut command = abide(["db", "shell", "--store", &store]);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(sql.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = shell(&[], "SELECT id FROM tasks;");
+    if err.contains("the program `sqlite3` was not found") {
+        say("\n*** sql_beside_a_server DID NOT RUN: sqlite3 is not installed here ***");
+        return;
+    }
+    assert_eq!((code, out), (Some(0), format!("{id}\n")), "{err}");
+    let (code, _, err) = shell(&[], "DELETE FROM tasks;");
+    assert!(code == Some(1) && err.contains("readonly"), "{err}");
+    let (code, _, err) = shell(&["--writable"], "DELETE FROM tasks;");
+    assert!(code == Some(1) && err.contains("is in use by another abide"), "{err}");
+    assert_eq!(server.http.get(&id).await["status"], "completed");
+    server.stop().await.well();
+
+    // While it may write it has the lock.
+    let mut command = abide(["db", "shell", "--writable", "--store", &store]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"SELECT 1;\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "1\n");
+    let Ended { logs, .. } = refused(&folder.config(), &database).await;
+    let holder = format!("is in use by another abide (process {})", child.id());
+    assert!(logs.contains(&holder), "{logs}");
+    input.write_all(b"DELETE FROM tasks;\n").unwrap();
+    drop(input);
+    assert!(child.wait().unwrap().success());
+    let server = Server::start(&folder.config()).await;
+    let answer = server.http.ask("tasks/get", &task(&id)).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
     server.stop().await.well();
 }
 

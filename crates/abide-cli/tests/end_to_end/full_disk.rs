@@ -74,6 +74,8 @@ async fn fill_up_and_go_on(disk: &Path) {
     let late = handle(&http.call(Declares::Tasks, "late", &json!({})).await);
     printed(disk, &gate).await;
 
+    assert_eq!(http.health().await, (200, json!({ "status": "ok" })));
+
     // Terminal tasks, with their bytes, and others, before and while it gets tight.
     let mut number = 0;
     let mut acknowledged = BTreeMap::new();
@@ -109,20 +111,28 @@ async fn fill_up_and_go_on(disk: &Path) {
     let answer = http.ask("tools/list", &json!({ "_meta": Declares::Tasks.meta() })).await;
     assert_eq!(answer["result"]["tools"].as_array().map(Vec::len), Some(4));
 
-    // A result that has no space: the task does not claim it, and the log is loud.
+    let (status, said) = http.health().await;
+    assert_eq!((status, &said["status"]), (503, &json!("failing")), "{said}");
+    assert_eq!(said["problem"], "the disk is full");
+
+    // A result that has no space: the task does not claim it, the log is loud, and health says so,
+    // also when smaller writes find space.
     folder.write("gate", "");
     server.logs.line("could not be written; it is tried again").await;
+    eventually("health tells of results that wait", async || {
+        let (status, said) = http.health().await;
+        let waits = said["problem"].as_str().is_some_and(|problem| problem.contains("in memory"));
+        assert_eq!(status, 503, "{said}");
+        waits.then_some(())
+    })
+    .await;
     assert_eq!(http.get(&gate).await["status"], "working");
-    let (code, body) = http.health().await;
-    assert_eq!(code, 503, "{body}");
-    assert_eq!(body, json!({ "status": "failing", "problem": "the disk is full" }));
     until("the late output is written", || folder.path("written").exists()).await;
 
     fs::remove_file(&ballast).unwrap();
     let ended = http.end_of(&gate).await;
     assert_eq!(ended["status"], "completed");
     assert_eq!(text(&ended["result"]), "y".repeat(600_000));
-    eventually("health is back", async || (http.health().await.0 == 200).then_some(())).await;
     // What found no room is missing, and the result says so.
     let ended = http.end_of(&late).await;
     assert_eq!(ended["status"], "completed", "{ended}");
@@ -139,6 +149,10 @@ async fn fill_up_and_go_on(disk: &Path) {
         assert_eq!(task["status"], "completed", "{task}");
         assert_eq!(text(&task["result"]), format!("{number:010}"));
     }
+    eventually("health comes back by itself", async || {
+        (http.health().await == (200, json!({ "status": "ok" }))).then_some(())
+    })
+    .await;
     let gate_bytes = http.get_text(&gate).await;
     server.kill().await;
 

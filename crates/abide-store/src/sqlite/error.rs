@@ -71,9 +71,9 @@ pub enum OpenError {
         /// The database.
         path: PathBuf,
     },
-    /// Some other file.
-    #[error("{} is not a SQLite database; it was left as it is: name another file",
-        .path.display())]
+    /// Some other file, or a database whose beginning is gone.
+    #[error("{} is not a SQLite database; it was left as it is: name another file, or restore a \
+        backup if it was abide's", .path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
@@ -96,9 +96,26 @@ pub enum OpenError {
         /// The newest schema version that this program knows.
         known: i32,
     },
+    /// The tables are not those of the schema version that the database names.
+    #[error("the tables of {} are not abide's ({problem}); it was left as it is: restore a backup",
+        .path.display())]
+    OtherTables {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite misses.
+        problem: String,
+    },
+    /// A write-ahead log without its database, which SQLite would delete.
+    #[error("{} is missing or empty, but its write-ahead log {}-wal is not; the log was left as it \
+        is: restore a backup and move the log away, or put the database back if it was moved",
+        .path.display(), .path.display())]
+    LogAlone {
+        /// The database.
+        path: PathBuf,
+    },
     /// The database is damaged.
-    #[error("{} is damaged ({problem}); it was left as it is: restore a backup, or recover what \
-        can be read with the `.recover` command of the sqlite3 program", .path.display())]
+    #[error("{} is damaged ({problem}); it was left as it is: restore a backup, or get out \
+        what can be read, as docs/operations.md says", .path.display())]
     Corrupt {
         /// The database.
         path: PathBuf,
@@ -206,10 +223,21 @@ fn is_disk_full(error: &rusqlite::Error) -> bool {
     })
 }
 
+/// What callers are told when the file is damaged.
+pub(super) const DAMAGED: &str = "the database is damaged; restore a backup";
+
+/// Whether SQLite says that the file itself is damaged.
+pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
 /// What callers are told about an error of SQLite; the error itself is for the log.
 pub(super) fn problem(error: &rusqlite::Error) -> &'static str {
     if is_disk_full(error) {
         return "the disk is full";
+    }
+    if is_damage(error) {
+        return DAMAGED;
     }
     match error.sqlite_error_code() {
         Some(ErrorCode::ReadOnly) => "the database is read-only",
@@ -218,9 +246,6 @@ pub(super) fn problem(error: &rusqlite::Error) -> &'static str {
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             "another program holds the database"
-        }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            "the database is damaged; restore a backup"
         }
         Some(ErrorCode::OutOfMemory) => "memory ran out",
         Some(ErrorCode::ConstraintViolation) => "there is a task with this id already",

@@ -14,14 +14,24 @@ pub(super) struct Gauge {
     path: PathBuf,
     health: Mutex<Health>,
     probing: AtomicBool,
+    damaged: AtomicBool,
 }
 
 impl Gauge {
     pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, health: Mutex::new(Health::Ok), probing: AtomicBool::new(false) }
+        Self {
+            path,
+            health: Mutex::new(Health::Ok),
+            probing: AtomicBool::new(false),
+            damaged: AtomicBool::new(false),
+        }
     }
 
+    /// A page that can't be read stays so, also while writes elsewhere in the file go through.
     pub(super) fn health(&self) -> Health {
+        if self.damaged.load(Ordering::Relaxed) {
+            return Health::Failing { problem: error::DAMAGED.to_owned() };
+        }
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -36,12 +46,26 @@ impl Gauge {
     /// A write failed and was rolled back.
     pub(super) fn failed(&self, error: &rusqlite::Error) {
         self.probing.store(false, Ordering::Relaxed);
+        self.note(error);
         let problem = error::problem(error);
         if self.change(Health::Failing { problem: problem.to_owned() }) {
             tracing::error!(
                 database = %self.path.display(),
                 error = %error,
                 "the database takes no writes: {problem}; nothing is acknowledged until it does"
+            );
+        }
+    }
+
+    /// Remembers an error that says that the file is damaged; others are no matter of health.
+    pub(super) fn note(&self, error: &rusqlite::Error) {
+        if error::is_damage(error) && !self.damaged.swap(true, Ordering::Relaxed) {
+            tracing::error!(
+                database = %self.path.display(),
+                error = %error,
+                "the database is damaged; tasks whose pages can't be read are answered with errors: \
+                 look at it with `abide db check`, then stop abide and restore a backup, or start it \
+                 again, which sets the file aside and begins with an empty one"
             );
         }
     }

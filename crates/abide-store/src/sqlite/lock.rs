@@ -54,11 +54,19 @@ fn folder_of(path: &Path) -> &Path {
 /// handle to that file is closed in the same process. The file is never deleted: a deleted lock
 /// file and a new one of the same name could both be held.
 #[derive(Debug)]
-pub(super) struct Lock {
-    _file: File,
+pub struct Lock {
+    file: File,
 }
 
 impl Lock {
+    /// Takes the lock on a database that exists, to keep every abide away from it.
+    ///
+    /// # Errors
+    /// An [`OpenError`], [`OpenError::Locked`] among them.
+    pub fn hold(path: &Path) -> Result<Self, OpenError> {
+        Self::take(&resolve(path)?)
+    }
+
     /// Takes the lock on the database at `path`, which [`resolve`] has returned.
     pub(super) fn take(path: &Path) -> Result<Self, OpenError> {
         let mut name = path.as_os_str().to_owned();
@@ -80,7 +88,14 @@ impl Lock {
         let _ = file
             .set_len(0)
             .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for Lock {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

@@ -12,12 +12,12 @@
 //! would each take the other's claims for dead ones. Reading the file with other SQLite tools
 //! while it is in use is fine.
 
-mod aside;
+mod backup;
 mod changes;
+mod check;
 mod checkpoint;
 mod error;
 mod health;
-mod inspect;
 mod lock;
 mod open;
 #[cfg(feature = "torture")]
@@ -25,6 +25,7 @@ mod power_cut;
 mod reader;
 mod rows;
 mod schema;
+mod set_aside;
 mod writer;
 
 use std::fmt;
@@ -37,10 +38,12 @@ use abide_core::{
 };
 use tokio::sync::{mpsc, watch};
 
-pub use self::aside::set_aside;
+pub use self::backup::{BackupError, Copied, backup};
+pub use self::check::{Findings, check};
 pub use self::error::OpenError;
-pub use self::inspect::{Copied, Report, backup, check};
+pub use self::lock::Lock;
 pub use self::schema::LATEST as SCHEMA_VERSION;
+pub use self::set_aside::{SetAside, set_aside_beside};
 
 use self::health::Gauge;
 
@@ -85,7 +88,8 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the database at `path`, creates it if there is none, and brings its schema up to
-    /// date. Blocks while it does; nothing that is there is ever deleted or emptied.
+    /// date. Blocks while it does; nothing that is there is ever deleted or emptied. Whether the file
+    /// is damaged is looked at first: whole if it is small, else in what an engine reads at its start.
     ///
     /// A new file can be read by its owner only (mode 0600). Beside it lie `-wal` and `-shm`,
     /// which belong to SQLite, and `.lock`, which stays.
@@ -93,7 +97,25 @@ impl SqliteStore {
     /// # Errors
     /// An [`OpenError`] that names the file and what to do.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let opened = open::open(path, options)?;
+        Self::start(open::open(path, options, None)?, options)
+    }
+
+    /// The same; but a database of abide's that SQLite finds damaged is moved out of the way, with its
+    /// write-ahead log and its companions, and an empty one takes its place. That is told by a log line
+    /// at the level of errors, and by a warning at every later opening as long as the file lies
+    /// there ([`set_aside_beside`]).
+    ///
+    /// # Errors
+    /// An [`OpenError`] that names the file and what to do; then nothing was moved.
+    pub fn open_or_set_aside(
+        path: &Path,
+        options: Options,
+        damaged: SetAside<'_>,
+    ) -> Result<Self, OpenError> {
+        Self::start(open::open(path, options, Some(damaged))?, options)
+    }
+
+    fn start(opened: open::Opened, options: Options) -> Result<Self, OpenError> {
         let gauge = Arc::new(Gauge::new(opened.path.clone()));
         let path = opened.path.clone();
         let (writer, readers, closed) = writer::start(opened, options, &gauge)?;
@@ -143,7 +165,7 @@ impl Store for SqliteStore {
         id: TaskId,
         owner: Owner,
     ) -> BoxFuture<'_, Result<Option<Arc<Task>>, StoreError>> {
-        Box::pin(reader::run(&self.readers, move |connection| {
+        Box::pin(reader::run(&self.readers, &self.gauge, move |connection| {
             Ok(rows::find_owned(connection, &id, &owner)?.map(Arc::new))
         }))
     }
@@ -160,7 +182,7 @@ impl Store for SqliteStore {
     }
 
     fn queued(&self, tool: ToolName, limit: u32) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>> {
-        Box::pin(reader::run(&self.readers, move |connection| {
+        Box::pin(reader::run(&self.readers, &self.gauge, move |connection| {
             rows::queued(connection, &tool, limit)
         }))
     }
@@ -170,13 +192,15 @@ impl Store for SqliteStore {
         after: Option<TaskId>,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Arc<Task>>, StoreError>> {
-        Box::pin(reader::run(&self.readers, move |connection| {
+        Box::pin(reader::run(&self.readers, &self.gauge, move |connection| {
             rows::unfinished(connection, after.as_ref(), limit)
         }))
     }
 
     fn existing(&self, ids: Vec<TaskId>) -> BoxFuture<'_, Result<Vec<TaskId>, StoreError>> {
-        Box::pin(reader::run(&self.readers, move |connection| rows::existing(connection, &ids)))
+        Box::pin(reader::run(&self.readers, &self.gauge, move |connection| {
+            rows::existing(connection, &ids)
+        }))
     }
 
     fn heartbeat(
@@ -194,7 +218,7 @@ impl Store for SqliteStore {
         now: Timestamp,
         limit: u32,
     ) -> BoxFuture<'_, Result<Vec<Arc<Task>>, StoreError>> {
-        Box::pin(reader::run(&self.readers, move |connection| {
+        Box::pin(reader::run(&self.readers, &self.gauge, move |connection| {
             rows::orphans(connection, now.as_millis(), limit)
         }))
     }

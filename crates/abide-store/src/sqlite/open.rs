@@ -5,12 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
-use super::aside::with_suffix;
 use super::error::OpenError;
 use super::lock::{Lock, private, resolve};
-use super::{Options, rows, schema};
+use super::set_aside::SetAside;
+use super::{Options, check, rows, schema, set_aside};
 
 /// The oldest SQLite without the write-ahead log's reset race, in which a commit could be lost
 /// when a checkpoint ran in another thread (sqlite.org/wal.html, "The WAL-Reset Bug").
@@ -21,11 +22,13 @@ const SQLITE_NEEDED_NUMBER: i32 = 3_051_003;
 /// last for milliseconds; this is for other programs that look into the file.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of a database that is read as a whole after an unclean end. That takes about a second.
-const CHECKED_BYTES: u64 = 256 * 1024 * 1024;
-
 /// Bytes to which the write-ahead log is cut back after it has grown beyond them.
 const LOG_BYTES_KEPT: i64 = 64 * 1024 * 1024;
+
+/// Databases up to this size are checked whole when they are opened, which takes as long as reading
+/// them: a tenth of a second for a hundred thousand tasks in memory, some seconds from a slow disk.
+/// Of larger ones only what an engine reads at its start is looked at.
+const CHECKED_WHOLE_BYTES: i64 = 256 * 1024 * 1024;
 
 /// A database that is ready, and everything that works on it.
 pub(super) struct Opened {
@@ -36,7 +39,12 @@ pub(super) struct Opened {
     pub(super) readers: Vec<Connection>,
 }
 
-pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
+/// Opens the database at `path`; if `damaged` says how, one that is damaged is set aside.
+pub(super) fn open(
+    path: &Path,
+    options: Options,
+    damaged: Option<SetAside<'_>>,
+) -> Result<Opened, OpenError> {
     if !is_safe(rusqlite::version_number()) {
         return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
     }
@@ -44,51 +52,109 @@ pub(super) fn open(path: &Path, options: Options) -> Result<Opened, OpenError> {
     super::power_cut::install();
     let path = resolve(path)?;
     let lock = Lock::take(&path)?;
+    check_log(&path)?;
     touch(&path)?;
 
-    // There is no log after a clean end.
-    let unclean = fs::metadata(with_suffix(&path, "-wal")).is_ok_and(|log| log.len() > 0);
-    let mut writer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    let version = schema::identify(&writer, &path)?;
-    if unclean {
-        look_for_damage(&writer, &path)?;
-    }
-    // SQLite falls back to reading when it may not write.
-    if writer.is_readonly(MAIN_DB).map_err(|error| OpenError::from_sqlite(&path, error))? {
-        return Err(OpenError::ReadOnly { path });
-    }
-    prepare_writer(&mut writer, version, &path)?;
+    let connections = match (connect_all(&path, options), damaged) {
+        (Err(problem), Some(how)) if set_aside::may_be(&problem, &path, how.companions) => {
+            set_aside::set_aside(&path, &problem, how, create)?;
+            connect_all(&path, options)?
+        }
+        (connections, _) => connections?,
+    };
+    set_aside::remind(&path);
+    let (writer, checkpointer, readers) = connections;
+    Ok(Opened { path, lock, writer, checkpointer, readers })
+}
 
-    let checkpointer = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+fn connect_all(
+    path: &Path,
+    options: Options,
+) -> Result<(Connection, Connection, Vec<Connection>), OpenError> {
+    let sqlite = |error| OpenError::from_sqlite(path, error);
+    let mut writer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // What turns out to be damaged, or not ours, keeps its log as it is; no log was left by a clean
+    // stop, and none is to stay behind.
+    keep_log(&writer, has_log(path)).map_err(sqlite)?;
+    let version = schema::identify(&writer, path)?;
+    // SQLite falls back to reading when it may not write.
+    if writer.is_readonly(MAIN_DB).map_err(sqlite)? {
+        return Err(OpenError::ReadOnly { path: path.to_owned() });
+    }
+    check_pages(&writer, path, CHECKED_WHOLE_BYTES)?;
+    prepare_writer(&mut writer, version, path)?;
+
+    let checkpointer = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // The read makes the connection open the log; before that its checkpoints do nothing.
     configure(
         &checkpointer,
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA checkpoint_fullfsync = ON; \
          PRAGMA wal_autocheckpoint = 0; PRAGMA user_version;",
-        &path,
+        path,
     )?;
     let readers = (0..options.readers.max(1))
         .map(|_| {
-            let reader = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-            configure(&reader, "PRAGMA cache_size = -4000;", &path)?;
+            let reader = connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+            configure(&reader, "PRAGMA cache_size = -4000;", path)?;
             Ok(reader)
         })
         .collect::<Result<Vec<_>, OpenError>>()?;
-    Ok(Opened { path, lock, writer, checkpointer, readers })
+    keep_log(&writer, false).map_err(sqlite)?;
+    Ok((writer, checkpointer, readers))
 }
 
-/// Reads the whole file, if that is quickly done: a crash of the machine is when it gets damaged.
-fn look_for_damage(connection: &Connection, path: &Path) -> Result<(), OpenError> {
-    if fs::metadata(path).is_ok_and(|file| file.len() > CHECKED_BYTES) {
-        return Ok(());
+/// Whether the last connection that closes leaves the log instead of emptying it.
+fn keep_log(connection: &Connection, keep: bool) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
+}
+
+/// Makes an empty database of an empty file.
+fn create(path: &Path) -> Result<(), OpenError> {
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    prepare_writer(&mut connection, 0, path)?;
+    connection.close().map_err(|(_, error)| OpenError::from_sqlite(path, error))
+}
+
+/// Looks for damaged pages: in the whole file if it has at most `whole` bytes.
+fn check_pages(connection: &Connection, path: &Path, whole: i64) -> Result<(), OpenError> {
+    let check = || {
+        let bytes: i64 = connection.query_row(
+            "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
+            [],
+            |row| row.get(0),
+        )?;
+        if bytes > whole {
+            return rows::read_unfinished(connection).map(|()| None);
+        }
+        let said: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        Ok((said != "ok").then_some(said))
+    };
+    match check().map_err(|error| OpenError::from_sqlite(path, error))? {
+        None => Ok(()),
+        Some(said) => {
+            Err(OpenError::Corrupt { path: path.to_owned(), problem: check::plain(&said) })
+        }
     }
-    let found: String = connection
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-        .map_err(|error| OpenError::from_sqlite(path, error))?;
-    if found == "ok" {
-        return Ok(());
+}
+
+/// SQLite deletes the log of an empty database; one that is not empty belongs to a database that
+/// was lost.
+fn check_log(path: &Path) -> Result<(), OpenError> {
+    if is_empty(path) && has_log(path) {
+        return Err(OpenError::LogAlone { path: path.to_owned() });
     }
-    Err(OpenError::Corrupt { path: path.to_owned(), problem: found })
+    Ok(())
+}
+
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    !is_empty(Path::new(&log))
+}
+
+/// So is a file that is not there.
+fn is_empty(path: &Path) -> bool {
+    fs::metadata(path).map_or(0, |metadata| metadata.len()) == 0
 }
 
 fn is_safe(sqlite_version_number: i32) -> bool {
@@ -107,7 +173,7 @@ fn touch(path: &Path) -> Result<(), OpenError> {
     opened.map(drop).map_err(|source| OpenError::from_io(path, source))
 }
 
-fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, OpenError> {
+pub(super) fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, OpenError> {
     // Each connection stays in one thread, so SQLite needs no mutex of its own.
     let connect = || {
         let connection = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
@@ -143,13 +209,17 @@ fn prepare_writer(writer: &mut Connection, version: i32, path: &Path) -> Result<
     rows::retire_all(writer).map_err(sqlite)?;
     rows::prepare_all(writer).map_err(|error| match OpenError::from_sqlite(path, error) {
         OpenError::Sqlite { path, source } => {
-            OpenError::Corrupt { path, problem: format!("its tables are not abide's: {source}") }
+            OpenError::OtherTables { path, problem: source.to_string() }
         }
         other => other,
     })
 }
 
-fn configure(connection: &Connection, pragmas: &str, path: &Path) -> Result<(), OpenError> {
+pub(super) fn configure(
+    connection: &Connection,
+    pragmas: &str,
+    path: &Path,
+) -> Result<(), OpenError> {
     connection.execute_batch(pragmas).map_err(|error| OpenError::from_sqlite(path, error))
 }
 
@@ -174,7 +244,7 @@ mod tests {
     #[test]
     fn every_commit_is_synced_and_no_checkpoint_is_in_its_way() {
         let folder = tempfile::tempdir().unwrap();
-        let opened = open(&folder.path().join("a.db"), Options::default()).unwrap();
+        let opened = open(&folder.path().join("a.db"), Options::default(), None).unwrap();
         let pragma = |connection: &Connection, name: &str| -> i64 {
             connection.pragma_query_value(None, name, |row| row.get(0)).unwrap()
         };
@@ -188,5 +258,39 @@ mod tests {
             .unwrap();
         assert!(pages >= 0, "the checkpointer has not opened the log");
         assert!(opened.readers.iter().all(|reader| reader.is_readonly(MAIN_DB).unwrap()));
+    }
+
+    /// A database that is too large to be read whole.
+    #[test]
+    fn what_recovery_reads_is_looked_at_in_any_case() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        drop(open(&path, Options::default(), None).unwrap());
+        let connection = connect(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).unwrap();
+        let insert = |id: &str, state: &str| {
+            let sql = "INSERT INTO tasks VALUES (?1, 'o', 't', ?2, 1, 1, 1, NULL, NULL, NULL, NULL, 1, \
+                       1, 1, NULL, NULL, NULL, NULL, ?3, NULL, NULL, 'fail', NULL)";
+            connection.execute(sql, (id, state, "x".repeat(20_000))).unwrap();
+        };
+        insert("1", "completed");
+        insert("2", "queued");
+        connection.close().unwrap();
+        let whole = fs::read(&path).unwrap();
+        let damaged = (0..whole.len() / 4096)
+            .filter(|page| {
+                let mut bytes = whole.clone();
+                bytes[page * 4096..(page + 1) * 4096].fill(0xa5);
+                fs::write(&path, bytes).unwrap();
+                let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+                let refused = |whole| {
+                    connect(&path, flags).and_then(|opened| check_pages(&opened, &path, whole))
+                };
+                assert!(refused(i64::MAX).is_err(), "page {page}");
+                refused(0).is_err()
+            })
+            .count();
+        // The header, the table's leaf, the indexes of what has not ended. Overflow pages of text
+        // hold anything, but not each a pointer to the next.
+        assert!((5..whole.len() / 4096 - 3).contains(&damaged), "{damaged} pages were found");
     }
 }

@@ -14,6 +14,7 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::{self, Failure, OpenError};
+use super::health::Gauge;
 
 /// Reads that share one snapshot at most. Small, so that one thread does not take what another
 /// could be doing.
@@ -28,15 +29,26 @@ pub(super) enum Message {
 }
 
 /// Has a reader run `read` after everything that was committed before this call.
-pub(super) async fn run<T, F>(readers: &mpsc::Sender<Message>, read: F) -> Result<T, StoreError>
+pub(super) async fn run<T, F>(
+    readers: &mpsc::Sender<Message>,
+    gauge: &Arc<Gauge>,
+    read: F,
+) -> Result<T, StoreError>
 where
     T: Send + 'static,
     F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
+    let gauge = Arc::clone(gauge);
     let read = Box::new(move |connection: &Connection| {
         if !answer.is_closed() {
-            let _ = answer.send(read(connection).map_err(StoreError::from));
+            let result = read(connection).map_err(|failure| {
+                if let Failure::Sqlite(error) = &failure {
+                    gauge.note(error);
+                }
+                StoreError::from(failure)
+            });
+            let _ = answer.send(result);
         }
     });
     readers.send(Message::Read(read)).await.map_err(|_| error::closed())?;

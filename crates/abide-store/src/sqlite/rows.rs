@@ -85,6 +85,23 @@ const ENDING_PROMISES: &str = concat!(
     " AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2"
 );
 
+/// What an engine reads when it starts: the tasks that have not ended, and their indexes.
+const AT_START: [&str; 4] = [
+    concat!(
+        "SELECT count(*) + total(length(arguments)) + total(length(inputs)) FROM tasks \
+         INDEXED BY tasks_unfinished WHERE ",
+        unfinished!()
+    ),
+    "SELECT count(*) FROM tasks INDEXED BY tasks_queued WHERE state = 'queued'",
+    concat!(
+        "SELECT count(*) FROM tasks INDEXED BY tasks_promised WHERE expires_at IS NOT NULL AND ",
+        unfinished!()
+    ),
+    "SELECT count(*) FROM tasks INDEXED BY tasks_claimed WHERE worker IS NOT NULL",
+];
+/// The whole table, in the order of its pages.
+const EVERYTHING: &str = concat!("SELECT ", columns!(), " FROM tasks");
+
 /// Every statement, for the check at the opening.
 const ALL: [&str; 14] = [
     INSERT,
@@ -106,6 +123,35 @@ const ALL: [&str; 14] = [
 /// Prepares every statement, so that a schema that is not what its version says is found early.
 pub(super) fn prepare_all(connection: &Connection) -> rusqlite::Result<()> {
     ALL.iter().try_for_each(|sql| connection.prepare_cached(sql).map(drop))
+}
+
+/// Reads what an engine reads when it starts, as far as tables and indexes of the first schema have
+/// it, to find out whether it can be read.
+pub(super) fn read_unfinished(connection: &Connection) -> rusqlite::Result<()> {
+    AT_START.iter().try_for_each(|sql| {
+        match connection.query_row(sql, [], |row| row.get_ref(0).map(drop)) {
+            // An older schema, which lacks some of them, is migrated first.
+            Err(rusqlite::Error::SqliteFailure(error, _))
+                if error.code == rusqlite::ErrorCode::Unknown =>
+            {
+                Ok(())
+            }
+            read => read,
+        }
+    })
+}
+
+/// Hands over every row, as a task or as the reason why it is none, until one can't be read at all.
+pub(super) fn for_each(
+    connection: &Connection,
+    mut see: impl FnMut(Result<Task, CorruptRecord>),
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(EVERYTHING)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        see(read(row)?);
+    }
+    Ok(())
 }
 
 /// Writes a new task.
@@ -247,19 +293,6 @@ pub(super) fn retire(connection: &Connection, worker: &WorkerId) -> Result<(), F
 /// Forgets all workers. Only the one process that has the database may say that all are gone.
 pub(super) fn retire_all(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM workers", [])?;
-    Ok(())
-}
-
-/// Reads every row, one after the other, for somebody who looks for damage.
-pub(super) fn every(
-    connection: &Connection,
-    mut look: impl FnMut(Result<Task, CorruptRecord>),
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(concat!("SELECT ", columns!(), " FROM tasks"))?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        look(read(row)?);
-    }
     Ok(())
 }
 

@@ -46,8 +46,8 @@ pub(super) enum Ran {
         /// Whether there is something to commit.
         wrote: bool,
     },
-    /// Something to roll back, perhaps.
-    Undo,
+    /// Something to roll back, perhaps; with what SQLite said, if it refused.
+    Undo(Option<rusqlite::Error>),
     /// A transaction that can't be trusted.
     Broken(rusqlite::Error),
 }
@@ -69,7 +69,7 @@ where
     }
 
     fn run(&mut self, connection: &Connection) -> Ran {
-        let Some(change) = self.change.take() else { return Ran::Undo };
+        let Some(change) = self.change.take() else { return Ran::Undo(None) };
         // A panic here is a bug in one change; it must not take everybody's writer with it. The
         // savepoint is rolled back, and nothing else is shared.
         let result = catch_unwind(AssertUnwindSafe(|| change(connection)));
@@ -79,16 +79,18 @@ where
                 Ran::Done { wrote }
             }
             Ok(Err(Failure::Sqlite(error))) if breaks_transaction(&error) => Ran::Broken(error),
+            Ok(Err(Failure::Sqlite(error))) => {
+                tracing::error!(error = %error, "the database refused a change");
+                self.outcome = Err(StoreError::unavailable(error::problem(&error)));
+                Ran::Undo(Some(error))
+            }
             Ok(Err(failure)) => {
-                if let Failure::Sqlite(error) = &failure {
-                    tracing::error!(error = %error, "the database refused a change");
-                }
                 self.outcome = Err(failure.into());
-                Ran::Undo
+                Ran::Undo(None)
             }
             Err(_panic) => {
                 self.outcome = Err(StoreError::unavailable("the change failed inside"));
-                Ran::Undo
+                Ran::Undo(None)
             }
         }
     }
@@ -260,7 +262,12 @@ impl Writer {
             self.execute("SAVEPOINT change")?;
             match job.run(&self.connection) {
                 Ran::Done { wrote } => any |= wrote,
-                Ran::Undo => self.execute("ROLLBACK TO change")?,
+                Ran::Undo(error) => {
+                    if let Some(error) = error {
+                        self.gauge.note(&error);
+                    }
+                    self.execute("ROLLBACK TO change")?;
+                }
                 Ran::Broken(error) => return Err(error),
             }
             self.execute("RELEASE change")?;

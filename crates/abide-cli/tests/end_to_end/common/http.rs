@@ -113,6 +113,16 @@ impl Http {
         self.try_send(request).await.expect("an answer")
     }
 
+    /// What `GET /health` says: the status, and the JSON.
+    pub(crate) async fn health(&self) -> (u16, Value) {
+        let url = format!("{}/health", self.url.trim_end_matches("/mcp"));
+        within("an answer", async {
+            let response = self.client.get(url).send().await.expect("an answer");
+            (response.status().as_u16(), response.json().await.expect("JSON"))
+        })
+        .await
+    }
+
     /// Sends a well-formed request.
     pub(crate) async fn ask(&self, method: &str, params: &Value) -> Value {
         self.send(Request::new(method, params)).await.json()
@@ -132,13 +142,6 @@ impl Http {
     ) -> tokio::task::JoinHandle<reqwest::Result<Reply>> {
         let (http, params) = (self.clone(), declares.call(tool, arguments));
         tokio::spawn(async move { http.try_send(Request::new("tools/call", &params)).await })
-    }
-
-    /// What the server says of its own health.
-    pub(crate) async fn health(&self) -> (u16, Value) {
-        let url = self.url.replace("/mcp", "/health");
-        let reply = self.client.get(url).send().await.expect("an answer");
-        (reply.status().as_u16(), reply.json().await.expect("JSON"))
     }
 
     /// The bytes of `tasks/get`.
