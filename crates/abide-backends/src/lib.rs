@@ -2,4 +2,5 @@
 //! [`Backend`](abide_core::Backend); the engine doesn't know which one it runs.
 
 pub mod command;
+pub mod desk;
 pub mod runner;

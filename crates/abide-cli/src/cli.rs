@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{config, connect, db, demo, help_markdown, log, serve};
+use crate::commands::{ask, config, connect, db, demo, help_markdown, log, say, serve};
 use crate::failure::Failure;
 use crate::logging::{self, LogArgs};
 use crate::terminal;
@@ -31,6 +31,8 @@ enum Command {
     Log(log::LogArgs),
     #[command(subcommand)]
     Db(db::DbCommand),
+    Ask(ask::AskArgs),
+    Say(say::SayArgs),
     #[command(subcommand)]
     Config(config::ConfigCommand),
     /// Print this help as Markdown
@@ -48,7 +50,7 @@ pub fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             terminal::report(&failure);
             ExitCode::from(failure.exit as u8)
@@ -56,9 +58,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let _logs = logging::init(&cli.log)?;
-    match cli.command {
+    let done = match cli.command {
+        Command::Ask(args) => return ask::run(&args),
+        Command::Say(args) => say::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Connect(args) => connect::run(&args),
@@ -66,5 +70,6 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Db(command) => db::run(&command),
         Command::Config(command) => config::run(&command),
         Command::HelpMarkdown => help_markdown::run(),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

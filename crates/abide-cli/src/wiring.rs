@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_backends::command::CommandBackend;
+use abide_backends::desk::Desk;
 use abide_backends::runner::{Found, Program, RunName, Spool};
 use abide_core::{Clock as _, Policy, Store, StoreError, TaskId};
 use abide_engine::{Engine, Options, Schema, SystemClock, Tool};
@@ -22,6 +23,8 @@ use crate::failure::Failure;
 pub(crate) const RUNNER: &str = "runner";
 /// What is behind a database's name in that of the folder of its runs.
 const RUNS: &str = ".runs";
+/// The same in that of the socket where commands ask and tell.
+const DESK: &str = ".desk";
 /// Tasks that are looked at in one go.
 const BATCH: u32 = 1000;
 
@@ -34,8 +37,9 @@ pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
     let store = open(&config.server.store)?;
     // Not before the store: its lock proves that no other process uses the spool.
     let spool = open_spool(&config.server.store)?;
+    let desk = open_desk(&config.server.store)?;
     let tools = config.tools.iter().zip(secrets);
-    let tools = tools.map(|(config, secrets)| tool(config, secrets, spool.clone()));
+    let tools = tools.map(|(config, secrets)| tool(config, secrets, spool.clone(), desk.clone()));
     let tools = tools.collect::<Result<Vec<_>, _>>()?;
     let definitions = config.tools.iter().map(definition).collect();
     let recovering =
@@ -57,12 +61,23 @@ fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
 
 /// The folder of the runs, beside the database.
 pub(crate) fn spool_root(location: &StoreLocation) -> PathBuf {
+    beside(location, RUNS)
+}
+
+/// What belongs to the database, by what is behind its name.
+fn beside(location: &StoreLocation, suffix: &str) -> PathBuf {
     let StoreLocation::Sqlite(path) = location;
     // The same place by whichever link the database is named.
     let path = path.canonicalize().unwrap_or_else(|_| path.clone());
     let mut name = OsString::from(path);
-    name.push(RUNS);
+    name.push(suffix);
     PathBuf::from(name)
+}
+
+fn open_desk(location: &StoreLocation) -> Result<Desk, Failure> {
+    let address = beside(location, DESK);
+    let desk = Desk::open(&address);
+    Ok(desk.with_context(|| format!("can't listen to commands at {}", address.display()))?)
 }
 
 fn open_spool(location: &StoreLocation) -> Result<Spool, Failure> {
@@ -101,6 +116,8 @@ async fn clear(spool: &Spool, name: RunName, keep: bool) -> std::io::Result<()> 
             run.stop().await?;
             run.wait().await?;
         }
+        // What is left of those that are kept was stopped when their tasks ended.
+        Found::Lost(_) if keep => {}
         Found::Lost(lost) => drop(lost.stop_leftovers().await?),
         Found::Finished(_) | Found::Absent => {}
     }
@@ -141,8 +158,10 @@ fn tool(
     config: &ToolConfig,
     secrets: BTreeMap<String, String>,
     spool: Spool,
+    desk: Desk,
 ) -> Result<Tool, Failure> {
-    let backend = CommandBackend::new(config.command_spec(secrets), &config.input_schema, spool)
+    let spec = config.command_spec(secrets);
+    let backend = CommandBackend::new(spec, &config.input_schema, spool, Some(desk))
         .with_context(|| format!("the tool {}", config.name))?;
     let input = Schema::compile(&config.input_schema)
         .with_context(|| format!("the input schema of the tool {}", config.name))?;

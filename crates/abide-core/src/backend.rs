@@ -90,9 +90,23 @@ pub trait WorkContext: Send + Sync {
     /// `request` is a JSON object with `method` and `params`, as the protocol has it in
     /// `inputRequests`. `key` names it, once in the task's life: the same key with the same request
     /// has the same answer at once, as when an earlier attempt has asked; with another request, or
-    /// after the question was taken back, it is refused.
+    /// after the question was taken back, it is refused. Dropping the future takes the question
+    /// back.
     fn ask(&self, key: InputKey, request: RawJson)
     -> BoxFuture<'static, Result<RawJson, AskError>>;
+
+    /// Asks for a part of the work that is not in this process and may ask again: as
+    /// [`ask`](Self::ask), but dropping the future leaves the question open, and the same question
+    /// may be waited for by several.
+    fn ask_for_others(
+        &self,
+        key: InputKey,
+        request: RawJson,
+    ) -> BoxFuture<'static, Result<RawJson, AskError>>;
+
+    /// Takes a question back that [`ask_for_others`](Self::ask_for_others) has left open. One that
+    /// is not open is left alone.
+    fn withdraw(&self, key: InputKey) -> BoxFuture<'static, Result<(), AskError>>;
 
     /// Waits until the work is told to stop, and says why.
     fn stopped(&self) -> BoxFuture<'static, StopReason>;

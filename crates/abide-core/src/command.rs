@@ -30,8 +30,8 @@ pub enum Command {
         /// The new status message.
         message: String,
     },
-    /// The worker asks for input. The same question under a key that was answered, as a later
-    /// attempt asks it, is answered at once.
+    /// The worker asks for input. The same question under the same key is one question: while it
+    /// is open nothing changes, and once it was answered the answer is delivered at once.
     Ask {
         /// The claim's fencing number.
         fence: Fence,

@@ -220,6 +220,12 @@ impl Task {
             State::InputRequired { outstanding, .. } => outstanding.as_map().len(),
             _ => 0,
         };
+        if let State::InputRequired { outstanding, .. } = &next.state
+            && outstanding.as_map().get(&key) == Some(&request)
+        {
+            // Somebody waits for the answer already; now one more does.
+            return Ok(Transition::Unchanged { effects: Vec::new() });
+        }
         let used = next.settled.contains_key(&key)
             || matches!(&next.state, State::InputRequired { outstanding, .. }
                 if outstanding.as_map().contains_key(&key));

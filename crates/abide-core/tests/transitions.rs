@@ -322,7 +322,9 @@ fn ending_closes_open_requests_and_keeps_their_keys() {
 
 #[test]
 fn the_same_question_again_has_the_same_answer() {
-    let answered = after(&after(&working(), asking("q"), at(10)), answer(&["q"]), at(20));
+    let open = after(&working(), asking("q"), at(10));
+    assert_eq!(open.apply(asking("q"), at(15)), Ok(Transition::Unchanged { effects: Vec::new() }));
+    let answered = after(&open, answer(&["q"]), at(20));
     let asked = answered.apply(asking("q"), at(30));
     let Ok(Transition::Unchanged { effects }) = asked else { panic!("{asked:?}") };
     assert_eq!(effects, [Effect::Deliver(key("q"), json(r#"{"action":"decline"}"#))]);

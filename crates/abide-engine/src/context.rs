@@ -38,6 +38,32 @@ impl WorkContext for Context {
         })
     }
 
+    fn ask_for_others(
+        &self,
+        key: InputKey,
+        request: RawJson,
+    ) -> BoxFuture<'static, Result<RawJson, AskError>> {
+        let (inner, run) = (self.inner.clone(), self.run.clone());
+        Box::pin(async move {
+            if !run.may_be_task {
+                return Err(AskError::NotATask);
+            }
+            tokio::select! {
+                response = ask_for_others(inner, run.clone(), key, request) => response,
+                _ = run.stopped() => Err(AskError::Stopping),
+            }
+        })
+    }
+
+    fn withdraw(&self, key: InputKey) -> BoxFuture<'static, Result<(), AskError>> {
+        let (inner, run) = (self.inner.clone(), self.run.clone());
+        Box::pin(async move {
+            let Some(fence) = *run.fence.borrow() else { return Ok(()) };
+            let withdraw = Command::Withdraw { fence, key };
+            inner.apply_until_done(run.id, withdraw).await.map(drop).map_err(refused)
+        })
+    }
+
     fn stopped(&self) -> BoxFuture<'static, StopReason> {
         Box::pin(self.run.clone().stopped())
     }
@@ -59,12 +85,33 @@ async fn ask(
     let answered = match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await
     {
         Ok(_) => response.await.map_err(|_| AskError::Stopping),
-        Err(StoreError::Refused(refusal)) => Err(AskError::Refused(refusal.to_string())),
-        Err(error) => Err(AskError::Refused(error.to_string())),
+        Err(error) => Err(refused(error)),
     };
     asking.open = false;
     run.forget_answer(&asking.key);
     answered
+}
+
+async fn ask_for_others(
+    inner: Arc<Inner>,
+    run: Arc<Run>,
+    key: InputKey,
+    request: RawJson,
+) -> Result<RawJson, AskError> {
+    let fence = durable(&run).await?;
+    // Before the question is out: the response may come back at once.
+    let response = run.join_answer(key.clone());
+    match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await {
+        Ok(_) => response.await.map_err(|_| AskError::Stopping),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn refused(error: StoreError) -> AskError {
+    AskError::Refused(match error {
+        StoreError::Refused(refusal) => refusal.to_string(),
+        error => error.to_string(),
+    })
 }
 
 /// A question that is being asked. Dropped while it is open, it is taken back: a job that no longer

@@ -49,7 +49,7 @@ pub(crate) struct Run {
     pub(crate) wants_task: Notify,
     /// The deadline, with the version of the task it comes from.
     deadline: watch::Sender<(u64, Option<Timestamp>)>,
-    answers: Mutex<HashMap<InputKey, oneshot::Sender<RawJson>>>,
+    answers: Mutex<HashMap<InputKey, Vec<oneshot::Sender<RawJson>>>>,
 }
 
 impl Run {
@@ -136,10 +136,20 @@ impl Run {
             Entry::Occupied(_) => None,
             Entry::Vacant(vacant) => {
                 let (sender, receiver) = oneshot::channel();
-                vacant.insert(sender);
+                vacant.insert(vec![sender]);
                 Some(receiver)
             }
         }
+    }
+
+    /// The same beside whoever waits for it already.
+    pub(crate) fn join_answer(&self, key: InputKey) -> oneshot::Receiver<RawJson> {
+        let (sender, receiver) = oneshot::channel();
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = answers.entry(key).or_default();
+        waiting.retain(|waiting| !waiting.is_closed());
+        waiting.push(sender);
+        receiver
     }
 
     /// Nobody waits for the response to `key` any more.
@@ -149,10 +159,10 @@ impl Run {
 
     /// Hands a committed response to whoever asked.
     pub(crate) fn deliver(&self, key: &InputKey, response: RawJson) {
-        let sender = self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        if let Some(sender) = sender {
+        let waiting = self.answers.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        for sender in waiting.into_iter().flatten() {
             // A receiver that is gone has stopped waiting; the response stays in the task.
-            let _ = sender.send(response);
+            let _ = sender.send(response.clone());
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 
 use abide_core::{BoxFuture, LogPart, LogRange, Outcome, RpcError, StopReason, Work, WorkContext};
 
@@ -10,13 +11,14 @@ use super::output::Captured;
 use super::result::Streams;
 use super::spec::TASK_ID_VARIABLE;
 use super::{OutputMode, Tool, json_output, result, signal_name};
+use crate::desk::{Entered, TOKEN_VARIABLE};
 use crate::runner::{Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome, StreamSizes};
 
 /// What a command inherits of our environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 impl Tool {
-    pub(super) async fn run(&self, work: &Work, context: &dyn WorkContext) -> Outcome {
+    pub(super) async fn run(&self, work: &Work, context: Arc<dyn WorkContext>) -> Outcome {
         let argv = match self.template.render(&work.arguments) {
             Ok(argv) => argv,
             Err(refusal) => {
@@ -35,6 +37,8 @@ impl Tool {
             );
             return Outcome::Stopped;
         }
+        // Before the command could ask anything.
+        let _entered = self.enter(work, &context);
         match self.spool.start(&name(work), &self.job(argv), &self.environment(work)).await {
             Ok(run) => self.follow(work, run, stopped).await,
             Err(problem) => {
@@ -49,7 +53,8 @@ impl Tool {
     }
 
     /// Goes on with what an earlier server has begun.
-    pub(super) async fn resume(&self, work: &Work, context: &dyn WorkContext) -> Outcome {
+    pub(super) async fn resume(&self, work: &Work, context: Arc<dyn WorkContext>) -> Outcome {
+        let _entered = self.enter(work, &context);
         match self.spool.find(&name(work)) {
             // The claim was on disk, and the server died before it started anything.
             Ok(Found::Absent) => self.run(work, context).await,
@@ -72,6 +77,11 @@ impl Tool {
             Ok(Found::Lost(lost)) => self.lost(work, lost).await,
             Err(error) => unreadable(work, &error),
         }
+    }
+
+    /// Takes what the command asks and tells, as long as the guard lives.
+    fn enter(&self, work: &Work, context: &Arc<dyn WorkContext>) -> Option<Entered> {
+        Some(self.desk.as_ref()?.enter(name(work), Arc::clone(context)))
     }
 
     /// Stops what an earlier server has begun; what had ended by itself has its outcome.
@@ -247,13 +257,14 @@ impl Tool {
 
     fn job(&self, argv: Vec<String>) -> JobSpec {
         let spec = &self.spec;
+        let token = self.desk.as_ref().map(|_| TOKEN_VARIABLE.to_owned());
         JobSpec {
             argv,
             cwd: spec.cwd.clone(),
             kill_grace: spec.kill_grace,
             max_output_bytes: spec.max_output_bytes,
             max_log_bytes: spec.max_log_bytes,
-            secrets: spec.secrets.keys().cloned().collect(),
+            secrets: spec.secrets.keys().cloned().chain(token).collect(),
         }
     }
 
@@ -266,7 +277,18 @@ impl Tool {
         let own = self.spec.env.iter().chain(&self.spec.secrets);
         let own = own.map(|(name, value)| (name.clone(), value.clone()));
         let task = (TASK_ID_VARIABLE.to_owned(), work.task_id.to_string());
-        inherited.chain(own).chain([task]).collect()
+        let desk = self.desk.iter().flat_map(|desk| desk.variables(&name(work)));
+        let mut all: BTreeMap<_, _> = inherited.chain(own).chain([task]).chain(desk).collect();
+        // So that a script finds `abide ask`, whatever else it finds first.
+        if let (Some(_), Some(folder), Some(path)) =
+            (&self.desk, self.spool.program_folder(), all.get_mut("PATH"))
+            && let Some(folder) = folder.to_str()
+            && !path.split(':').any(|known| known == folder)
+        {
+            path.push(':');
+            path.push_str(folder);
+        }
+        all
     }
 }
 

@@ -15,8 +15,9 @@
 //! # The process
 //! Each command runs under a [runner](crate::runner), so it goes on when the server stops, and the
 //! next server takes it up again, running or finished. It gets `PATH`, `HOME` and `LANG` of the
-//! server, the spec's own variables, [`TASK_ID_VARIABLE`] and
-//! [`RUN_VARIABLE`](crate::runner::RUN_VARIABLE); nothing else. Standard input is empty. There is
+//! server, the spec's own variables, [`TASK_ID_VARIABLE`],
+//! [`RUN_VARIABLE`](crate::runner::RUN_VARIABLE) and what it needs to speak to the
+//! [desk](crate::desk); nothing else. Standard input is empty. There is
 //! no terminal, so that nothing in it can wait for a password. A relative program with a `/` in it
 //! is looked up in the working directory.
 //!
@@ -54,6 +55,7 @@ use abide_core::{
 };
 use serde_json::Value;
 
+use crate::desk::Desk;
 use crate::runner::{RunName, Spool};
 use json_output::Schema;
 use template::Template;
@@ -75,6 +77,7 @@ struct Tool {
     template: Template,
     schema: Option<Schema>,
     spool: Spool,
+    desk: Option<Desk>,
 }
 
 /// Checks `spec` against the tool's `input_schema`, whose `properties` are the names that
@@ -97,20 +100,26 @@ fn compile(
 }
 
 impl CommandBackend {
-    /// A tool whose commands run in `spool`. The spec is checked as [`check`] does.
+    /// A tool whose commands run in `spool`, and ask and tell at `desk` if there is one. The spec is
+    /// checked as [`check`] does.
     ///
     /// # Errors
     /// [`SpecError`], which says what in the spec is wrong.
-    pub fn new(spec: CommandSpec, input_schema: &Value, spool: Spool) -> Result<Self, SpecError> {
+    pub fn new(
+        spec: CommandSpec,
+        input_schema: &Value,
+        spool: Spool,
+        desk: Option<Desk>,
+    ) -> Result<Self, SpecError> {
         let (template, schema) = compile(&spec, input_schema)?;
-        Ok(Self(Arc::new(Tool { spec, template, schema, spool })))
+        Ok(Self(Arc::new(Tool { spec, template, schema, spool, desk })))
     }
 }
 
 impl Backend for CommandBackend {
     fn run(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome> {
         let tool = Arc::clone(&self.0);
-        Box::pin(async move { tool.run(&work, &*context).await })
+        Box::pin(async move { tool.run(&work, context).await })
     }
 
     fn grace(&self) -> Duration {
@@ -123,7 +132,7 @@ impl Backend for CommandBackend {
 
     fn resume(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome> {
         let tool = Arc::clone(&self.0);
-        Box::pin(async move { tool.resume(&work, &*context).await })
+        Box::pin(async move { tool.resume(&work, context).await })
     }
 
     fn discard(&self, work: Work) -> BoxFuture<'static, Option<Outcome>> {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::desk::{ADDRESS_VARIABLE, TOKEN_VARIABLE};
 use crate::runner::{RUN_VARIABLE, SMALLEST_SECRET_BYTES};
 
 /// The variable that tells a command the handle of its task.
@@ -20,6 +21,9 @@ pub const SMALLEST_MAX_OUTPUT_BYTES: usize = 1024;
 pub const LARGEST_MAX_OUTPUT_BYTES: usize = abide_core::limits::MAX_RESULT_BYTES / 2;
 /// How long a command has between SIGTERM and SIGKILL, unless the spec says otherwise.
 pub const DEFAULT_KILL_GRACE: Duration = Duration::from_secs(10);
+
+/// What abide sets itself.
+const RESERVED: [&str; 4] = [TASK_ID_VARIABLE, RUN_VARIABLE, ADDRESS_VARIABLE, TOKEN_VARIABLE];
 
 /// Everything the config says about a command tool, already parsed.
 #[derive(Clone)]
@@ -200,7 +204,7 @@ impl CommandSpec {
             if name.is_empty() || name.contains('=') {
                 return Err(SpecError::BadVariable { name: name.clone() });
             }
-            if [TASK_ID_VARIABLE, RUN_VARIABLE].contains(&name.as_str()) {
+            if RESERVED.contains(&name.as_str()) {
                 return Err(SpecError::ReservedVariable { name: name.clone() });
             }
             if name.contains('\0') || value.contains('\0') {

@@ -152,6 +152,11 @@ impl Spool {
         Ok(Found::Lost(Lost::of(*name, folder)?))
     }
 
+    /// The folder in which the program lies that is a runner, if that is known.
+    pub(crate) fn program_folder(&self) -> Option<&Path> {
+        Path::new(self.0.program.shown_as.as_ref()?).parent()
+    }
+
     /// The names of all runs that have a folder.
     ///
     /// # Errors

@@ -46,6 +46,18 @@ impl WorkContext for Context {
         Box::pin(async { Err(AskError::NotATask) })
     }
 
+    fn ask_for_others(
+        &self,
+        key: InputKey,
+        request: RawJson,
+    ) -> BoxFuture<'static, Result<RawJson, AskError>> {
+        self.ask(key, request)
+    }
+
+    fn withdraw(&self, _key: InputKey) -> BoxFuture<'static, Result<(), AskError>> {
+        Box::pin(async { Ok(()) })
+    }
+
     fn stopped(&self) -> BoxFuture<'static, StopReason> {
         let mut receiver = self.0.subscribe();
         Box::pin(async move {
@@ -115,7 +127,7 @@ impl Place {
 
     /// A backend for `spec`.
     pub(crate) fn backend(&self, spec: CommandSpec) -> CommandBackend {
-        CommandBackend::new(spec, &input_schema(), self.spool()).unwrap()
+        CommandBackend::new(spec, &input_schema(), self.spool(), None).unwrap()
     }
 }
 

@@ -1,11 +1,13 @@
 //! The commands, one file each.
 
+pub mod ask;
 pub mod config;
 pub mod connect;
 pub mod db;
 pub mod demo;
 pub mod help_markdown;
 pub mod log;
+pub mod say;
 pub mod serve;
 mod snippet;
 mod store_args;

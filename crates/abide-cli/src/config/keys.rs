@@ -164,7 +164,8 @@ pub(super) static TOOL: Table = Table {
             kind: Kind::TextMap,
             presence: Presence::Default("{}"),
             doc: "Environment variables. The command gets these, `secrets`, `PATH`, `HOME` and \
-                  `LANG` of the server, `ABIDE_TASK_ID`, `ABIDE_RUN`, and nothing else.",
+                  `LANG` of the server, `ABIDE_TASK_ID`, `ABIDE_RUN`, what `abide ask` and `abide \
+                  say` need, and nothing else. `PATH` has abide's own folder at its end.",
             example: "{ CI = \"1\" }",
         },
         Key {

@@ -30,7 +30,7 @@ use reader::Fields;
 pub use problem::{Problem, Problems};
 pub use server::{Envelope, ServerConfig};
 pub use tool::{Annotations, ToolConfig};
-pub use value::{StoreLocation, human_size, parse_address, parse_store};
+pub use value::{StoreLocation, human_size, parse_address, parse_flag_duration, parse_store};
 
 /// A config file, checked and with all defaults filled in.
 #[derive(Debug, Clone, PartialEq)]

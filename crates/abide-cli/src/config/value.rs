@@ -266,6 +266,18 @@ pub fn parse_store(text: &str) -> Result<StoreLocation, String> {
     }
 }
 
+/// Reads a duration for a flag, such as `90s` or `2h30m`.
+///
+/// # Errors
+/// What is wrong with it, to follow the flag's name.
+pub fn parse_flag_duration(text: &str) -> Result<Duration, String> {
+    let expected = "must be a duration, such as 500ms, 90s or 2h30m";
+    parse_duration(text).map_err(|reason| match reason {
+        Some(reason) => format!("{expected}, {reason}"),
+        None => expected.to_owned(),
+    })
+}
+
 /// Reads a duration of whole milliseconds. The error is a reason, if there is more to say than
 /// that this is no duration.
 fn parse_duration(text: &str) -> Result<Duration, Option<String>> {

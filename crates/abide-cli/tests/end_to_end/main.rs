@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod arguments;
+mod asking;
 mod common;
 mod connect;
 mod database;

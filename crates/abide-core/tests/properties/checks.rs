@@ -167,6 +167,8 @@ fn check_keys(before: &Task, command: &Command, after: &Task, result: &Outcome) 
         {
             let again = Effect::Deliver(key.clone(), response.clone());
             assert_eq!(effects(result), [again], "the same question has the same answer");
+        } else if was_open.get(key) == Some(request) {
+            assert!(!matches!(result, Ok(Transition::Changed { .. })), "{key} is open already");
         } else if was_open.contains_key(key) || before.settled().contains_key(key) {
             assert!(result.is_err(), "{key} was used before");
         } else if result.is_ok() {
