@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use abide_backends::desk::{Action, Client, ClientError, Reply};
 use abide_core::{RawJson, limits};
@@ -13,6 +13,7 @@ use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
 use super::serve::flag;
+use super::waited::Waited;
 use crate::config::parse_flag_duration;
 use crate::failure::Failure;
 use crate::terminal;
@@ -96,9 +97,8 @@ pub fn run(args: &AskArgs) -> Result<ExitCode, Failure> {
     let request = request(args)?;
     let client = Client::from_env().map_err(|error| Failure::usage(error.to_string()))?;
     let key = args.key.clone().map_or_else(any_key, Ok)?;
-    let until = args.timeout.map(|timeout| Instant::now() + timeout);
     let action = Action::Ask { key: key.clone(), request };
-    match wait(&client, &action, until)? {
+    match wait(&client, &action, args.timeout)? {
         Some(response) => print(args, &response),
         None => {
             // What nobody waits for must not keep the task waiting. It may be answered in this
@@ -122,12 +122,13 @@ pub fn run(args: &AskArgs) -> Result<ExitCode, Failure> {
 fn wait(
     client: &Client,
     action: &Action,
-    until: Option<Instant>,
+    patience: Option<Duration>,
 ) -> Result<Option<RawJson>, Failure> {
+    let waited = Waited::begin();
     let mut pause = RETRY_FIRST;
     let mut not_here_since = None;
     loop {
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = patience.map(|patience| patience.saturating_sub(waited.so_far()));
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(None);
         }
@@ -139,8 +140,8 @@ fn wait(
             }
             // A server that has just started takes its commands up one after the other.
             Ok(Reply::NotHere | Reply::Done) => {
-                let since = *not_here_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > NOT_HERE_PATIENCE {
+                let since = *not_here_since.get_or_insert_with(Waited::begin);
+                if since.so_far() > NOT_HERE_PATIENCE {
                     return Err(Failure::failed("the server does not know this task any more"));
                 }
             }

@@ -12,5 +12,6 @@ pub mod serve;
 mod snippet;
 mod store_args;
 mod try_it;
+mod waited;
 
 pub use store_args::StoreArgs;

@@ -1,11 +1,12 @@
 //! `abide say`: how far a command's work is.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use abide_backends::desk::{Action, Client, ClientError, Reply};
 use abide_core::limits;
 use clap::Args;
 
+use super::waited::Waited;
 use crate::failure::Failure;
 use crate::terminal;
 
@@ -38,7 +39,7 @@ pub fn run(args: &SayArgs) -> Result<(), Failure> {
         message: Some(limits::bounded_message(&args.message)),
         percent: args.percent.map(f64::from),
     };
-    let began = Instant::now();
+    let waited = Waited::begin();
     loop {
         match client.send(&action, Some(PATIENCE)) {
             Ok(Reply::Done) => return Ok(()),
@@ -48,7 +49,7 @@ pub fn run(args: &SayArgs) -> Result<(), Failure> {
             }
             Ok(_) | Err(ClientError::Gone(_)) => {}
         }
-        if began.elapsed() > PATIENCE {
+        if waited.so_far() > PATIENCE {
             terminal::say("no server listens; go on without it");
             return Ok(());
         }
