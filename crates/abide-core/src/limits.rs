@@ -17,6 +17,11 @@ pub const MAX_STATUS_MESSAGE_BYTES: usize = 1024;
 pub const MAX_ARGUMENTS_BYTES: usize = 1024 * 1024;
 /// Bytes of a result as JSON; a backend that returns more has failed.
 pub const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of the message of an error that a tool ends with; longer ones are cut as status messages
+/// are.
+pub const MAX_ERROR_MESSAGE_BYTES: usize = 16 * 1024;
+/// Bytes of the data of such an error as JSON; larger data is left out.
+pub const MAX_ERROR_DATA_BYTES: usize = 256 * 1024;
 /// Milliseconds of a task's timeout, retention or poll interval: a thousand years. Longer ones
 /// count as this, so that every sum of them fits the integers of stores and of JSON readers.
 pub const MAX_PERIOD_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
@@ -24,14 +29,20 @@ pub const MAX_PERIOD_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
 /// Cuts `message` to [`MAX_STATUS_MESSAGE_BYTES`] at a character boundary.
 #[must_use]
 pub fn bounded_message(message: &str) -> String {
-    if message.len() <= MAX_STATUS_MESSAGE_BYTES {
-        return message.to_owned();
+    bounded(message, MAX_STATUS_MESSAGE_BYTES)
+}
+
+/// Cuts `text` to `max` bytes at a character boundary, with an ellipsis where it was cut.
+#[must_use]
+pub fn bounded(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
     }
-    let mut end = MAX_STATUS_MESSAGE_BYTES - '…'.len_utf8();
-    while !message.is_char_boundary(end) {
+    let mut end = max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}…", &message[..end])
+    format!("{}…", &text[..end])
 }
 
 #[cfg(test)]

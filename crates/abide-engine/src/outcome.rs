@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use abide_core::{JsonError, Outcome, RawJson, RpcError};
+use abide_core::{JsonError, Outcome, RawJson, RpcError, limits};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -25,7 +25,11 @@ enum Malformed {
 /// `tasks/get` gives the bytes that a plain call would have given. A result that is no
 /// `CallToolResult` is our error, in both.
 pub(crate) fn checked(outcome: Outcome) -> Outcome {
-    let Outcome::Completed(result) = outcome else { return outcome };
+    let result = match outcome {
+        Outcome::Completed(result) => result,
+        Outcome::Failed(error) => return Outcome::Failed(bounded(error)),
+        other => return other,
+    };
     match canonical(&result, None) {
         Ok(result) => Outcome::Completed(result),
         Err(error) => {
@@ -36,6 +40,19 @@ pub(crate) fn checked(outcome: Outcome) -> Outcome {
             ))
         }
     }
+}
+
+/// An error that a tool ends with, within its limits.
+fn bounded(error: RpcError) -> RpcError {
+    let data = error.data.filter(|data| {
+        let fits = data.len() <= limits::MAX_ERROR_DATA_BYTES;
+        if !fits {
+            tracing::warn!(bytes = data.len(), "the data of a tool's error is too large; left out");
+        }
+        fits
+    });
+    let message = limits::bounded(&error.message, limits::MAX_ERROR_MESSAGE_BYTES);
+    RpcError { message, data, ..error }
 }
 
 /// What is said instead of a result that a store refused for its size.
@@ -167,6 +184,22 @@ mod tests {
                 r#"{"resultType":"complete","content":[{"type":"text","text":"a  b"}],"isError":true,"_meta":{},"x":1}"#,
             ),
         );
+    }
+
+    #[test]
+    fn errors_are_bounded() {
+        let data = |bytes: usize| RawJson::parse(&format!("\"{}\"", "x".repeat(bytes))).unwrap();
+        let failed = |error| match checked(Outcome::Failed(error)) {
+            Outcome::Failed(error) => error,
+            other => panic!("{other:?}"),
+        };
+        let small = RpcError { code: -1, message: "ü".to_owned(), data: Some(data(10)) };
+        assert_eq!(failed(small.clone()), small);
+        let message = "ü".repeat(limits::MAX_ERROR_MESSAGE_BYTES);
+        let large = RpcError { message, data: Some(data(limits::MAX_ERROR_DATA_BYTES)), ..small };
+        let cut = failed(large);
+        assert!(cut.message.len() <= limits::MAX_ERROR_MESSAGE_BYTES && cut.message.ends_with('…'));
+        assert_eq!(cut.data, None);
     }
 
     #[test]
