@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use abide_core::limits::MAX_ATTEMPTS;
 use abide_core::{LogPart, LogRange, TaskId};
 
 use super::folder::{Folder, JOB, LOG, OUTCOME};
@@ -24,6 +25,9 @@ use super::start::{self, StartError};
 pub(super) const BEGUN: &str = ".new-";
 /// What it begins with while it is being removed.
 const REMOVED: &str = ".gone-";
+
+/// From so many tasks on, one look at all runs is quicker than looking for each.
+const LOOKED_FOR: usize = 16;
 
 /// How a runner is started: a program that calls [`main`](super::main) with what follows `args`.
 #[derive(Debug, Clone)]
@@ -185,8 +189,17 @@ impl Spool {
     /// # Errors
     /// That the spool can't be read, or the first folder that can't be removed.
     pub fn remove_tasks(&self, tasks: &[TaskId]) -> io::Result<()> {
-        let tasks: HashSet<&TaskId> = tasks.iter().collect();
         let mut result = Ok(());
+        if tasks.len() < LOOKED_FOR {
+            // What each plain call comes to must not grow with all that is kept.
+            for task in tasks {
+                for attempt in 1..=MAX_ATTEMPTS {
+                    result = result.and(self.remove(&RunName { task: *task, attempt }));
+                }
+            }
+            return result;
+        }
+        let tasks: HashSet<&TaskId> = tasks.iter().collect();
         for name in self.list()?.iter().filter(|name| tasks.contains(&name.task)) {
             result = result.and(self.remove(name));
         }

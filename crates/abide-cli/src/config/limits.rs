@@ -21,7 +21,7 @@ pub const MAX_OUTPUT_BYTES: u64 = abide_backends::command::LARGEST_MAX_OUTPUT_BY
 /// The largest `max_log`.
 pub const MAX_LOG_BYTES: u64 = 16 * 1024 * 1024 * 1024;
 /// The largest `max_attempts`.
-pub const MAX_ATTEMPTS: u64 = 100;
+pub const MAX_ATTEMPTS: u64 = abide_core::limits::MAX_ATTEMPTS as u64;
 /// The largest `concurrency`.
 pub const MAX_CONCURRENCY: u64 = 1024;
 /// The largest `queue`.
