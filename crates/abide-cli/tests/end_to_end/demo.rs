@@ -102,8 +102,14 @@ async fn what_the_demo_prints_works_as_printed() {
     let second = Demo::start(shell(again));
     let polled = poll();
     assert_eq!(polled["result"]["taskId"], id, "{polled}");
-    // The work has gone on meanwhile.
+    // The work has gone on meanwhile, and says so.
     assert_eq!(polled["result"]["status"], "working", "{polled}");
+    until("it says how far it is", || {
+        poll()["result"]["statusMessage"]
+            .as_str()
+            .is_some_and(|said| said.ends_with("seconds left"))
+    })
+    .await;
     assert_ne!(second.pid, first.pid);
     // And a new one can be made under the old address.
     assert_eq!(paste(&create).trim().len(), 39);
