@@ -96,32 +96,41 @@ async fn clear_spool(spool: &Spool, store: &dyn Store) -> anyhow::Result<()> {
     let ids: HashSet<TaskId> = runs.iter().map(|run| run.task).collect();
     let existing: HashSet<TaskId> =
         store.existing(ids.into_iter().collect()).await?.into_iter().collect();
-    for run in runs.into_iter().filter(|run| !at_work.contains(&run.task)) {
-        let spool = spool.clone();
-        let keep = existing.contains(&run.task);
-        // Stopping may take as long as a grace.
-        tokio::spawn(async move {
-            if let Err(error) = clear(&spool, run, keep).await {
-                tracing::error!(%run, %error, "a run that belongs to no task at work is left");
+    let spool = spool.clone();
+    // There may be very many that only are kept, and looking at each takes a moment.
+    tokio::task::spawn_blocking(move || {
+        for run in runs.into_iter().filter(|run| !at_work.contains(&run.task)) {
+            let spool = spool.clone();
+            let keep = existing.contains(&run.task);
+            match spool.find(&run) {
+                // What is left of a lost one was stopped when its task ended.
+                Ok(Found::Finished(_) | Found::Lost(_) | Found::Absent) if keep => {}
+                found => drop(tokio::spawn(clear(spool, run, found, keep))),
             }
-        });
-    }
+        }
+    });
     Ok(())
 }
 
-async fn clear(spool: &Spool, name: RunName, keep: bool) -> std::io::Result<()> {
-    match spool.find(&name)? {
-        Found::Live(run) => {
-            tracing::warn!(run = %name, "stopping a command that belongs to no task at work");
-            run.stop().await?;
-            run.wait().await?;
+/// Stops a run that belongs to no task at work, and removes it unless it is to be kept. Stopping may
+/// take as long as a grace.
+async fn clear(spool: Spool, name: RunName, found: std::io::Result<Found>, keep: bool) {
+    let cleared = async {
+        match found? {
+            Found::Live(run) => {
+                tracing::warn!(run = %name, "stopping a command that belongs to no task at work");
+                run.stop().await?;
+                run.wait().await?;
+            }
+            Found::Lost(lost) => drop(lost.stop_leftovers().await?),
+            Found::Finished(_) | Found::Absent => {}
         }
-        // What is left of those that are kept was stopped when their tasks ended.
-        Found::Lost(_) if keep => {}
-        Found::Lost(lost) => drop(lost.stop_leftovers().await?),
-        Found::Finished(_) | Found::Absent => {}
+        if keep { Ok(()) } else { spool.remove(&name) }
+    };
+    let cleared: std::io::Result<()> = cleared.await;
+    if let Err(error) = cleared {
+        tracing::error!(run = %name, %error, "a run that belongs to no task at work is left");
     }
-    if keep { Ok(()) } else { spool.remove(&name) }
 }
 
 async fn at_work(store: &dyn Store) -> Result<HashSet<TaskId>, StoreError> {
