@@ -29,9 +29,9 @@ const fn tool(
     Tool { name, kind, settings, how, millis }
 }
 
-/// Promised for so long that an end is looked at often, and so short that a long run does not
-/// gather more runs than a disk has.
-const KEEP: &str = "keep = \"45s\"\n";
+/// Tasks are promised for the sum of both: so long that an end is looked at often, and so short that
+/// a long run sees them expire and does not gather all its runs.
+const KEEP: &str = "timeout = \"60s\"\nkeep = \"45s\"\n";
 
 pub(super) const COMMANDS: &[Tool] = &[
     tool("quick", Kind::Reattach, "plain", Some(30), "concurrency = 6"),
@@ -43,9 +43,15 @@ pub(super) const COMMANDS: &[Tool] = &[
     tool("fails", Kind::Fail, "plain", Some(400), "on_restart = \"fail\""),
     tool("again", Kind::Rerun, "plain", Some(400), "on_restart = \"rerun\""),
     tool("brief", Kind::Reattach, "plain", Some(50), "keep = \"500ms\"\ntimeout = \"6s\""),
-    tool("late", Kind::Late, "plain", Some(900), "timeout = \"150ms\""),
-    tool("endless", Kind::Reattach, "plain", None, "concurrency = 4\nqueue = 4"),
-    tool("endless_again", Kind::Rerun, "deaf", None, "on_restart = \"rerun\"\nqueue = 4"),
+    tool("late", Kind::Late, "plain", Some(900), "keep = \"24h\"\ntimeout = \"150ms\""),
+    tool("endless", Kind::Reattach, "plain", None, "keep = \"24h\"\nconcurrency = 4\nqueue = 4"),
+    tool(
+        "endless_again",
+        Kind::Rerun,
+        "deaf",
+        None,
+        "keep = \"24h\"\non_restart = \"rerun\"\nqueue = 4",
+    ),
 ];
 
 pub(super) const ASKS: &[Tool] = &[tool("asks", Kind::Asks, "", Some(0), "")];

@@ -196,11 +196,15 @@ impl World {
                 server.ends_within(Duration::from_millis(chance.below(400)));
             }
             4..=6 if commands => {
-                self.kills.runners += u64::from(self.kill_somebody(chance, true));
+                for _ in 0..=chance.below(3) {
+                    self.kills.runners += u64::from(self.kill_somebody(chance, true));
+                }
                 server.ends_within(Duration::from_millis(chance.below(200)));
             }
             7..=8 if commands => {
-                self.kills.jobs += u64::from(self.kill_somebody(chance, false));
+                for _ in 0..=chance.below(3) {
+                    self.kills.jobs += u64::from(self.kill_somebody(chance, false));
+                }
                 server.ends_within(Duration::from_millis(chance.below(200)));
             }
             _ => {}
@@ -208,9 +212,10 @@ impl World {
         false
     }
 
-    /// Kills the runner or the job of a run that has not ended, by what its lock says.
+    /// Kills the runner or the job of a run that is at work, by what its lock says.
     fn kill_somebody(&self, chance: &mut Chance, runner: bool) -> bool {
         let who = if runner { "runner " } else { "job " };
+        let spool = self.spool().to_string_lossy().into_owned();
         let Ok(runs) = fs::read_dir(self.spool()) else { return false };
         let running: Vec<(String, u32)> = runs
             .flatten()
@@ -218,19 +223,19 @@ impl World {
             .filter_map(|run| {
                 let lock = fs::read_to_string(run.path().join("lock")).ok()?;
                 let pid = lock.lines().find_map(|line| line.strip_prefix(who)?.split(' ').next());
+                let pid: u32 = pid?.parse().ok()?;
                 let name = run.file_name().into_string().ok()?;
-                Some((name.split_once('.')?.0.to_owned(), pid?.parse().ok()?))
+                let task = name.split_once('.')?.0.to_owned();
+                // The number may be another's by now.
+                let is_it = command_line(pid).contains(&spool)
+                    || runs_with(pid, &format!("ABIDE_TASK_ID={task}"));
+                is_it.then_some((task, pid))
             })
             .collect();
         let Some((task, pid)) = chance.pick(&running) else { return false };
         locked(&self.ledger).hurts(task, runner);
-        // The number may be another's by now.
-        let is_it = command_line(*pid).contains(&*self.spool().to_string_lossy())
-            || runs_with(*pid, &format!("ABIDE_TASK_ID={task}"));
-        if is_it {
-            send(Signal::KILL, *pid);
-        }
-        is_it
+        send(Signal::KILL, *pid);
+        true
     }
 
     /// Looks at a few tasks that have ended.
