@@ -13,8 +13,8 @@ use super::ledger::{Kind, Ledger};
 
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(8);
-/// Longer than any run.
-const ENDLESS_MILLIS: u64 = 100_000_000;
+/// Longer than anything waits for it; bounded, in case a run is broken off.
+const ENDLESS_MILLIS: u64 = 1_800_000;
 
 /// A tool, with its settings in the config if it is a command, and how its arguments are chosen.
 #[derive(Debug, Clone, Copy)]

@@ -67,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     let table = run.table(seed, began.elapsed());
     println!("\n{}", table.join("\n"));
     let losses = run.losses();
+    drop(run);
     for (what, words) in losses.described() {
         println!("\n{what}: {words}");
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::chance::Chance;
 use super::http::Http;
 use super::load::{cancel, locked};
-use super::server::{Programs, Server, command_line, processes, runs_with, variable};
+use super::server::{Programs, Server, command_line, processes, runs_with, send, variable};
 use super::tools::kind_of;
 use super::world::World;
 
@@ -66,9 +66,10 @@ impl World {
         // A start removes what belongs to no task; what expires later has time until the next one.
         let nobodys = self.runs_of_nobody(&http)?;
         self.stop(server);
-        let (server, _) = self.unhurt(programs)?;
+        let (server, http) = self.unhurt(programs)?;
         let began = Instant::now();
         loop {
+            self.cancel_unheard(&http);
             let runs: Vec<_> =
                 nobodys.iter().filter(|run| self.spool().join(run).exists()).collect();
             let running = self.running();
@@ -97,6 +98,16 @@ impl World {
         if !server.ends_within(RECOVERY) {
             let words = "expected the server to stop, seen it run on".to_owned();
             locked(&self.ledger).losses.add("left processes", words);
+        }
+    }
+
+    /// Cancels tasks that are at work and of which nobody has heard, since their server died between
+    /// the commit and its acknowledgement. It is right that they live, and some never end.
+    fn cancel_unheard(&self, http: &Http) {
+        for id in self.running().into_iter().filter_map(|pid| variable(pid, "ABIDE_TASK_ID")) {
+            if !locked(&self.ledger).has_ended(&id) {
+                cancel(http, &self.ledger, &id);
+            }
         }
     }
 
@@ -144,5 +155,14 @@ impl World {
             }
         }
         Ok(left)
+    }
+}
+
+impl Drop for World {
+    /// Whatever the run has found, nothing of it stays at work on this machine.
+    fn drop(&mut self) {
+        for pid in self.running() {
+            send(Signal::KILL, pid);
+        }
     }
 }
