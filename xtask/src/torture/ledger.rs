@@ -88,6 +88,8 @@ pub(super) struct Ledger {
     entries: BTreeMap<String, Entry>,
     /// Whether the present server's runners die at points in the code.
     runners_may_die: bool,
+    /// Whether the present server was told to stop.
+    stopping: bool,
     /// Tasks whose runner or job was killed, known here or not yet; with true it was the runner.
     hurt: BTreeMap<String, bool>,
     /// Those that have not ended.
@@ -105,6 +107,7 @@ impl Ledger {
             marks,
             entries: BTreeMap::new(),
             runners_may_die: false,
+            stopping: false,
             hurt: BTreeMap::new(),
             open: Vec::new(),
             ended: Vec::new(),
@@ -165,6 +168,7 @@ impl Ledger {
     /// A server starts, whose runners may die at points in the code.
     pub(super) fn server_starts(&mut self, runners_may_die: bool) {
         self.runners_may_die = runners_may_die;
+        self.stopping = false;
         for id in &self.open {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.runner_hurt |= runners_may_die;
@@ -179,6 +183,12 @@ impl Ledger {
                 entry.interrupted = true;
             }
         }
+    }
+
+    /// The server is about to be told to stop.
+    pub(super) fn server_stops(&mut self) {
+        self.server_ends();
+        self.stopping = true;
     }
 
     /// A task's runner or job is about to be killed.
@@ -209,6 +219,11 @@ impl Ledger {
     /// An update was acknowledged.
     pub(super) fn answered(&mut self, id: &str, key: &str, number: u64) {
         self.counts.updates += 1;
+        if self.stopping {
+            // The question may have been taken back just before, and whoever answers one that is
+            // not open is told the same. It counts or not.
+            return;
+        }
         if let Some(entry) = self.entries.get_mut(id) {
             // Of two answers the first counts, as the server has to see it too.
             entry.answered.entry(key.to_owned()).or_insert(number);

@@ -180,7 +180,7 @@ impl World {
         let commands = self.theme == Theme::Commands;
         match chance.below(20) {
             0..=1 => {
-                locked(&self.ledger).server_ends();
+                locked(&self.ledger).server_stops();
                 server.signal(Signal::TERM);
                 server.ends_within(Duration::from_millis(chance.below(1500)));
                 return true;

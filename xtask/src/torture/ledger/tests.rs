@@ -119,6 +119,19 @@ fn answers_count_and_come_once() {
 }
 
 #[test]
+fn what_a_stopping_server_acknowledges_may_have_come_too_late() {
+    for (stops, expected) in [(false, &["lost updates"][..]), (true, &[])] {
+        let (_folder, mut ledger) = ledger(Kind::Asks, "start 1\nstart 2\nanswer 2 l 8\n");
+        if stops {
+            ledger.server_stops();
+        }
+        ledger.answered("t", "k", 7);
+        poll(&mut ledger, numbered(2, "l", 8));
+        assert_eq!(found(&ledger), expected);
+    }
+}
+
+#[test]
 fn a_handle_is_there_until_its_time_is_over_and_its_end_does_not_change() {
     let unknown = json!({ "error": { "code": -32602 } }).to_string();
     let (folder, mut early) = ledger(Kind::Reattach, "");
