@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
         name: "torture",
         about: "a short run of kills under load",
         needs: &[CC],
-        run: || torture::run(&torture::Options::short()),
+        run: short_torture,
     },
     Step { name: "examples", about: "the example configs", needs: &[CC], run: examples::check },
 ];
@@ -82,6 +82,14 @@ fn tests() -> Result<Vec<String>> {
     let mut closing =
         show_and_keep(cargo(runner).arg("--workspace").arg("--no-fail-fast"), is_closing)?;
     closing.extend(show_and_keep(&mut cargo(&["test", "--doc", "--workspace"]), is_closing)?);
+    Ok(closing)
+}
+
+fn short_torture() -> Result<Vec<String>> {
+    // Only builds for the torture run have the disk that forgets.
+    let disk = ["test", "-p", "abide-store", "--lib", "--features", "torture", "power_cut"];
+    let mut closing = show_and_keep(&mut cargo(&disk), is_closing)?;
+    closing.extend(torture::run(&torture::Options::short())?);
     Ok(closing)
 }
 

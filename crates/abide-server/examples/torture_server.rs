@@ -17,10 +17,13 @@ use abide_engine::{Engine, Options, Schema, SystemClock, TaskContext, TaskSuppor
 use abide_server::{Server, Settings, ToolDefinition, serve_http};
 use abide_store::sqlite::{Options as StoreOptions, SqliteStore};
 use serde_json::{Value, json};
+use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 
 /// Short, so that a claim that is not renewed is soon taken over.
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(240);
+/// How long work may go on once the server was told to stop.
+const GRACE: Duration = Duration::from_millis(300);
 /// More than a run ever needs.
 const MAX_ATTEMPTS: u32 = 1000;
 
@@ -28,6 +31,7 @@ const MAX_ATTEMPTS: u32 = 1000;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(false)
         .with_env_filter("info,rmcp=error")
         .init();
     let mut arguments = std::env::args_os().skip(1);
@@ -48,10 +52,25 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         input_schema: serde_json::Map::from_iter([("type".to_owned(), json!("object"))]),
         ..ToolDefinition::default()
     });
-    let server = Server::new(started[0].clone(), definitions.collect(), Settings::default());
+    let settings = Settings { shutdown_grace: GRACE, ..Settings::default() };
+    let server = Server::new(started[0].clone(), definitions.collect(), settings);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     announce(&format!("listening on http://{}/mcp", listener.local_addr()?));
-    serve_http(server, listener, CancellationToken::new()).await?;
+    let stopping = CancellationToken::new();
+    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
+    let told = stopping.clone();
+    tokio::spawn(async move {
+        terminate.recv().await;
+        told.cancel();
+    });
+    serve_http(server, listener, stopping).await?;
+    // All of them, before the first one closes their store.
+    for engine in &started {
+        engine.drain(GRACE).await;
+    }
+    for engine in &started {
+        engine.close().await;
+    }
     Ok(())
 }
 
@@ -126,12 +145,16 @@ async fn ask(marks: PathBuf, work: Work, context: TaskContext) -> Outcome {
         let request = RawJson::from_value(&request).map_err(|error| error.to_string())?;
         context.ask(key, request).await.map_err(|error| error.to_string())
     };
-    // A question that was open when the server died was taken back, and its key with it.
-    let later = format!("number-{attempt}");
-    let (key, answer) = match ask("number").await {
-        Ok(answer) => ("number", Ok(answer)),
-        Err(_) => (later.as_str(), ask(&later).await),
-    };
+    // What an earlier attempt was answered counts for all that follow. A question that was open
+    // when the server died was taken back, and its key with it.
+    let (mut key, mut answer) = (String::new(), Err("there is no attempt".to_owned()));
+    for asked_by in 1..=attempt {
+        key = format!("number-{asked_by}");
+        answer = ask(&key).await;
+        if answer.is_ok() {
+            break;
+        }
+    }
     let answer = match answer.map(|answer| answer.to::<Value>()) {
         Ok(Ok(answer)) => answer["content"]["number"].clone(),
         other => return Outcome::Failed(RpcError::internal("ask", format!("{other:?}"))),

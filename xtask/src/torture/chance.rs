@@ -9,7 +9,8 @@ impl Chance {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub(super) fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +20,7 @@ impl Chance {
 
     /// A number below `end`, which is above zero.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        self.any() % end
     }
 
     /// One of these; none of none.
@@ -30,6 +31,6 @@ impl Chance {
 
     /// A sequence of its own.
     pub(super) fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.any())
     }
 }

@@ -1,31 +1,15 @@
-//! What a server has acknowledged, kept outside of it, and what contradicts it.
+//! What a server has acknowledged, kept outside of it, and how that is held against what it says
+//! later.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::server::runs_with;
-
-/// Offenders of a kind that are described.
-const DESCRIBED: usize = 3;
-
-/// What must never happen, by name, in the order of the table.
-pub(super) const LOSSES: [&str; 11] = [
-    "lost handles",
-    "lost updates",
-    "doubled updates",
-    "doubled effects",
-    "missing effects",
-    "changed ends",
-    "wrong ends",
-    "stuck tasks",
-    "stale writes",
-    "left processes",
-    "left spools",
-];
+use super::losses::Losses;
+use super::marks::Marks;
+use super::verify;
 
 /// What a tool promises about its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,53 +33,38 @@ pub(super) enum Kind {
 pub(super) struct Entry {
     pub(super) tool: &'static str,
     pub(super) kind: Kind,
+    /// Its work never ends by itself.
+    pub(super) endless: bool,
     /// When the call was sent, and for how long the task was promised from then on.
     sent: Instant,
     ttl: Option<Duration>,
     /// The bytes of `tasks/get` once the task had ended.
-    pub(super) terminal: Option<String>,
+    terminal: Option<String>,
     pub(super) cancel_sent: bool,
+    pub(super) cancel_acknowledged: bool,
     /// Its runner, or its command, was killed, or may have been.
     pub(super) runner_hurt: bool,
     pub(super) job_hurt: bool,
     /// A server ended while the task had not, as far as was known.
     pub(super) interrupted: bool,
     /// The numbers that were acknowledged, by key.
-    answered: BTreeMap<String, u64>,
+    pub(super) answered: BTreeMap<String, u64>,
 }
 
-/// Losses found so far: how many, and a few in words.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Losses(BTreeMap<&'static str, (u64, Vec<String>)>);
-
-impl Losses {
-    pub(super) fn add(&mut self, what: &'static str, words: String) {
-        let (count, described) = self.0.entry(what).or_default();
-        *count += 1;
-        if described.len() < DESCRIBED {
-            described.push(words);
+impl Entry {
+    /// What was done to it, in words.
+    pub(super) fn story(&self) -> String {
+        let mut story = vec![format!("sent {} ms ago", self.sent.elapsed().as_millis())];
+        let mut add = |is_so: bool, words: &str| story.extend(is_so.then(|| words.to_owned()));
+        add(self.cancel_sent && !self.cancel_acknowledged, "a cancel was sent");
+        add(self.cancel_acknowledged, "a cancel was acknowledged");
+        add(self.runner_hurt, "its runner may have been killed");
+        add(self.job_hurt, "its job may have been killed");
+        add(self.interrupted, "its server has ended meanwhile");
+        for (key, number) in &self.answered {
+            story.push(format!("{number} was acknowledged for {key}"));
         }
-    }
-
-    pub(super) fn count(&self, what: &str) -> u64 {
-        self.0.get(what).map_or(0, |(count, _)| *count)
-    }
-
-    pub(super) fn any(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    pub(super) fn described(&self) -> impl Iterator<Item = (&'static str, &String)> {
-        self.0.iter().flat_map(|(what, (_, words))| words.iter().map(|words| (*what, words)))
-    }
-
-    pub(super) fn merge(&mut self, other: Self) {
-        for (what, (count, words)) in other.0 {
-            let (all, described) = self.0.entry(what).or_default();
-            *all += count;
-            described.extend(words);
-            described.truncate(DESCRIBED);
-        }
+        story.join(", ")
     }
 }
 
@@ -119,9 +88,15 @@ pub(super) struct Ledger {
     entries: BTreeMap<String, Entry>,
     /// Whether the present server's runners die at points in the code.
     runners_may_die: bool,
+    /// Whether the present server was told to stop.
+    stopping: bool,
+    /// Tasks whose runner or job was killed, known here or not yet; with true it was the runner.
+    hurt: BTreeMap<String, bool>,
     /// Those that have not ended.
     open: Vec<String>,
     ended: Vec<String>,
+    /// Whose effects have been complained about.
+    doubled: BTreeSet<String>,
     pub(super) losses: Losses,
     pub(super) counts: Counts,
 }
@@ -132,26 +107,38 @@ impl Ledger {
             marks,
             entries: BTreeMap::new(),
             runners_may_die: false,
+            stopping: false,
+            hurt: BTreeMap::new(),
             open: Vec::new(),
             ended: Vec::new(),
+            doubled: BTreeSet::new(),
             losses: Losses::default(),
             counts: Counts::default(),
         }
     }
 
     /// A call that was sent at this time was answered with a task.
-    pub(super) fn created(&mut self, tool: &'static str, kind: Kind, sent: Instant, task: &Value) {
+    pub(super) fn created(
+        &mut self,
+        tool: &'static str,
+        (kind, endless): (Kind, bool),
+        sent: Instant,
+        task: &Value,
+    ) {
         let Some(id) = task["taskId"].as_str() else { return };
         self.counts.tasks += 1;
+        let hurt = self.hurt.get(id);
         let entry = Entry {
             tool,
             kind,
+            endless,
             sent,
             ttl: task["ttlMs"].as_u64().map(Duration::from_millis),
             terminal: None,
             cancel_sent: false,
-            runner_hurt: self.runners_may_die,
-            job_hurt: false,
+            cancel_acknowledged: false,
+            runner_hurt: self.runners_may_die || hurt == Some(&true),
+            job_hurt: hurt.is_some(),
             interrupted: false,
             answered: BTreeMap::new(),
         };
@@ -169,13 +156,19 @@ impl Ledger {
         &self.ended
     }
 
-    pub(super) fn entry_mut(&mut self, id: &str) -> Option<&mut Entry> {
-        self.entries.get_mut(id)
+    pub(super) fn entry(&self, id: &str) -> Option<&Entry> {
+        self.entries.get(id)
+    }
+
+    /// Whether this task is known to have ended.
+    pub(super) fn has_ended(&self, id: &str) -> bool {
+        self.entries.get(id).is_some_and(|entry| entry.terminal.is_some())
     }
 
     /// A server starts, whose runners may die at points in the code.
     pub(super) fn server_starts(&mut self, runners_may_die: bool) {
         self.runners_may_die = runners_may_die;
+        self.stopping = false;
         for id in &self.open {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.runner_hurt |= runners_may_die;
@@ -192,13 +185,45 @@ impl Ledger {
         }
     }
 
-    pub(super) fn cancelled(&mut self) {
+    /// The server is about to be told to stop.
+    pub(super) fn server_stops(&mut self) {
+        self.server_ends();
+        self.stopping = true;
+    }
+
+    /// A task's runner or job is about to be killed.
+    pub(super) fn hurts(&mut self, id: &str, runner: bool) {
+        *self.hurt.entry(id.to_owned()).or_default() |= runner;
+        if let Some(entry) = self.entries.get_mut(id) {
+            // Whoever is killed, the other may be what is found first.
+            entry.runner_hurt |= runner;
+            entry.job_hurt = true;
+        }
+    }
+
+    /// A cancel is about to be sent.
+    pub(super) fn cancelling(&mut self, id: &str) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.cancel_sent |= entry.terminal.is_none();
+        }
+    }
+
+    /// A cancel was acknowledged.
+    pub(super) fn cancelled(&mut self, id: &str) {
         self.counts.cancels += 1;
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.cancel_acknowledged = true;
+        }
     }
 
     /// An update was acknowledged.
     pub(super) fn answered(&mut self, id: &str, key: &str, number: u64) {
         self.counts.updates += 1;
+        if self.stopping {
+            // The question may have been taken back just before, and whoever answers one that is
+            // not open is told the same. It counts or not.
+            return;
+        }
         if let Some(entry) = self.entries.get_mut(id) {
             // Of two answers the first counts, as the server has to see it too.
             entry.answered.entry(key.to_owned()).or_insert(number);
@@ -213,20 +238,23 @@ impl Ledger {
         let task = &answer["result"];
         if task["taskId"] != id {
             let may_be_gone = entry.ttl.is_some_and(|ttl| entry.sent.elapsed() >= ttl);
-            let unknown = answer["error"]["code"] == -32602;
-            if may_be_gone && unknown {
+            if may_be_gone && answer["error"]["code"] == -32602 {
                 self.counts.expired += 1;
-                self.close(id);
             } else {
-                let words = format!("{id} ({}) is not there: {bytes}", entry.tool);
+                let words = format!(
+                    "{id} of {}: expected to be there for {:?}, seen {bytes}; {}",
+                    entry.tool,
+                    entry.ttl,
+                    entry.story()
+                );
                 self.losses.add("lost handles", words);
-                self.close(id);
             }
+            self.close(id);
             return None;
         }
         if let Some(before) = &entry.terminal {
             if before != bytes {
-                let words = format!("{id} was {before}\nand is {bytes}");
+                let words = format!("{id}: expected as before {before}\nseen {bytes}");
                 self.losses.add("changed ends", words);
             }
             return None;
@@ -240,15 +268,20 @@ impl Ledger {
             "failed" => self.counts.failed += 1,
             "cancelled" => self.counts.cancelled += 1,
             _ => {
-                self.losses.add("wrong ends", format!("{id} is {bytes}"));
+                self.losses.add("wrong ends", format!("{id}: expected a status, seen {bytes}"));
                 return None;
             }
         }
         entry.terminal = Some(bytes.to_owned());
-        let entry = entry.clone();
+        let found = verify::end(id, entry, &Marks::of(&self.marks, id), task);
+        for (what, words) in found {
+            if what == "doubled effects" {
+                self.doubled.insert(id.to_owned());
+            }
+            self.losses.add(what, words);
+        }
         self.ended.push(id.to_owned());
         self.open.retain(|open| open != id);
-        self.check_end(id, &entry, task);
         None
     }
 
@@ -259,96 +292,38 @@ impl Ledger {
         self.ended.retain(|ended| ended != id);
     }
 
-    pub(super) fn stuck(&mut self, words: impl Fn(&str, &Entry) -> String) {
+    /// What is still open has had all the time that it may need.
+    pub(super) fn stuck(&mut self, log: &str) {
         for id in std::mem::take(&mut self.open) {
-            if let Some(entry) = self.entries.get(&id) {
-                let words = words(&id, entry);
-                self.losses.add("stuck tasks", words);
-            }
+            let Some(entry) = self.entries.get(&id) else { continue };
+            let (what, expected) = if entry.endless && entry.cancel_acknowledged {
+                ("lost cancels", "to be cancelled")
+            } else {
+                ("stuck tasks", "to have ended")
+            };
+            let words = format!(
+                "{id} of {}: expected {expected}, seen at work; {}; the server says {log}",
+                entry.tool,
+                entry.story()
+            );
+            self.losses.add(what, words);
         }
     }
 
-    /// Lines of the task's marks.
-    fn marks(&self, id: &str) -> Vec<String> {
-        let text = fs::read_to_string(self.marks.join(id)).unwrap_or_default();
-        text.lines().map(str::to_owned).collect()
-    }
-
-    /// Holds the end of a task against what its work has left and what was done to it.
-    fn check_end(&mut self, id: &str, entry: &Entry, task: &Value) {
-        let marks = self.marks(id);
-        let what =
-            || format!("{id} ({}) has the marks {marks:?}, is {task}; {entry:?}", entry.tool);
-        let count = |mark: &str| marks.iter().filter(|line| line.starts_with(mark)).count();
-        let (starts, dones) = (count("start"), count("done"));
-        let mut loss = |name| self.losses.add(name, what());
-        let status = task["status"].as_str().unwrap_or_default();
-        let reason = task["error"]["data"]["reason"].as_str().unwrap_or_default();
-        let is_error = task["result"]["isError"] == true;
-
-        if status == "cancelled" && !entry.cancel_sent {
-            loss("wrong ends");
-        }
-        match entry.kind {
-            Kind::Reattach | Kind::Fail | Kind::Rerun | Kind::Late => {
-                let once = entry.kind != Kind::Rerun;
-                if once && (starts > 1 || dones > 1) {
-                    loss("doubled effects");
-                }
-                if status == "completed" && is_error && !entry.job_hurt {
-                    loss("wrong ends");
-                }
-                if status == "completed" && !is_error && dones == 0 {
-                    loss("missing effects");
-                }
-                let may_fail = match (entry.kind, reason) {
-                    (Kind::Late, "timeout") => true,
-                    (Kind::Reattach | Kind::Late, "interrupted") => entry.runner_hurt,
-                    (Kind::Fail | Kind::Rerun, "interrupted") => {
-                        entry.interrupted || entry.runner_hurt
-                    }
-                    _ => false,
-                };
-                if status == "failed" && !may_fail {
-                    loss("wrong ends");
-                }
-                let still =
-                    marks.iter().filter_map(|line| line.strip_prefix("start ")?.parse().ok());
-                if still.into_iter().any(|pid: u32| runs_with(pid, id)) {
-                    loss("left processes");
-                }
-            }
-            Kind::Asks | Kind::TakenOver => {
-                let result = &task["result"]["structuredContent"];
-                let begun =
-                    marks.iter().filter_map(|line| line.strip_prefix("start ")?.parse().ok());
-                let last: Option<u64> = begun.max();
-                if status == "failed" {
-                    loss("wrong ends");
-                }
-                if status == "completed" && result["attempt"].as_u64() != last {
-                    loss("stale writes");
-                }
-                if status == "completed" && entry.kind == Kind::Asks {
-                    let key = result["key"].as_str().unwrap_or_default();
-                    // What was sent when the server died may count, too.
-                    let right = match entry.answered.get(key) {
-                        Some(number) => result["number"].as_u64() == Some(*number),
-                        None => entry.answered.is_empty(),
-                    };
-                    if !right {
-                        loss("lost updates");
-                    }
-                }
-                let mut delivered: Vec<_> =
-                    marks.iter().filter(|line| line.starts_with("answer ")).collect();
-                let all = delivered.len();
-                delivered.sort_by_key(|line| line.split(' ').nth(1).map(str::to_owned));
-                delivered.dedup_by_key(|line| line.split(' ').nth(1).map(str::to_owned));
-                if delivered.len() != all {
-                    loss("doubled updates");
-                }
+    /// Looks through everything that commands have ever done, for tasks known here or not.
+    pub(super) fn look_through_marks(&mut self, kind_of: impl Fn(&str) -> Option<Kind>) {
+        for (id, marks) in Marks::all(&self.marks) {
+            let kind = marks.tool.as_deref().and_then(&kind_of);
+            let problem = kind.and_then(|kind| verify::doubled(kind, &marks));
+            if let Some(expected) = problem
+                && self.doubled.insert(id.clone())
+            {
+                let words = format!("{id}: expected {expected}, seen {marks}");
+                self.losses.add("doubled effects", words);
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

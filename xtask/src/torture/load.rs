@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 
 use super::chance::Chance;
 use super::http::Http;
-use super::ledger::{Entry, Kind, Ledger};
+use super::ledger::{Kind, Ledger};
 
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(8);
+/// Longer than anything waits for it; bounded, in case a run is broken off.
+const ENDLESS_MILLIS: u64 = 1_800_000;
 
 /// A tool, with its settings in the config if it is a command, and how its arguments are chosen.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +22,10 @@ pub(super) struct Tool {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) settings: &'static str,
-    /// What the command does besides, and for how many milliseconds it works at most.
+    /// What the command does besides; empty for a handler.
     pub(super) how: &'static str,
-    pub(super) millis: u64,
+    /// For how many milliseconds it works at most; none if it never ends.
+    pub(super) millis: Option<u64>,
 }
 
 /// Shared by the clients and whoever kills.
@@ -32,7 +35,8 @@ pub(super) fn locked(ledger: &Shared) -> MutexGuard<'_, Ledger> {
     ledger.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Starts clients; they end when `over` is set or the server is gone.
+/// Starts clients; they end when `over` is set or the server is gone. They take up between them what
+/// former ones have left: a task has one client at a time, which sees its answers in order.
 pub(super) fn start(
     clients: u64,
     http: &Http,
@@ -41,15 +45,17 @@ pub(super) fn start(
     over: &Arc<AtomicBool>,
     chance: &mut Chance,
 ) -> Vec<JoinHandle<()>> {
+    let left = locked(ledger).open().to_vec();
     (0..clients)
-        .map(|_| {
+        .map(|number| {
+            let mine = (0..).zip(&left).filter(|(at, _)| at % clients == number);
             let client = Client {
                 http: http.clone(),
                 tools,
                 ledger: ledger.clone(),
                 over: over.clone(),
                 chance: chance.fork(),
-                mine: Vec::new(),
+                mine: mine.map(|(_, id)| id.clone()).collect(),
             };
             thread::spawn(move || client.work())
         })
@@ -78,15 +84,13 @@ impl Client {
         if choice < 40 || self.mine.is_empty() {
             return self.create();
         }
-        let known = if choice < 50 { locked(&self.ledger).open().to_vec() } else { Vec::new() };
-        let of = if known.is_empty() { &self.mine } else { &known };
-        let id = self.chance.pick(of)?.clone();
-        if choice < 52 { self.cancel(&id) } else { self.poll(&id) }
+        let id = self.chance.pick(&self.mine)?.clone();
+        if choice < 48 { self.cancel(&id) } else { self.poll(&id) }
     }
 
     fn create(&mut self) -> Option<()> {
         let tool = self.chance.pick(self.tools)?;
-        let millis = self.chance.below(tool.millis + 1);
+        let millis = tool.millis.map_or(ENDLESS_MILLIS, |most| self.chance.below(most + 1));
         let arguments = if tool.how.is_empty() {
             json!({ "ms": millis })
         } else {
@@ -98,7 +102,8 @@ impl Client {
         let answer: Value = serde_json::from_str(&answer).ok()?;
         let result = &answer["result"];
         if result["resultType"] == "task" {
-            locked(&self.ledger).created(tool.name, tool.kind, sent, result);
+            let kind = (tool.kind, tool.millis.is_none());
+            locked(&self.ledger).created(tool.name, kind, sent, result);
             self.mine.extend(result["taskId"].as_str().map(str::to_owned));
         }
         Some(())
@@ -134,15 +139,20 @@ impl Client {
     }
 
     fn cancel(&self, id: &str) -> Option<()> {
-        match locked(&self.ledger).entry_mut(id) {
-            // The engine that was asked may not be the one that does the work.
-            None | Some(Entry { kind: Kind::TakenOver, .. }) => return Some(()),
-            Some(entry) => entry.cancel_sent |= entry.terminal.is_none(),
+        // The engine that was asked may not be the one that does the work.
+        if locked(&self.ledger).entry(id).is_none_or(|entry| entry.kind == Kind::TakenOver) {
+            return Some(());
         }
-        let answer = self.http.ask("tasks/cancel", id, json!({ "taskId": id })).ok()?;
-        if answer.contains("\"result\"") {
-            locked(&self.ledger).cancelled();
-        }
-        Some(())
+        cancel(&self.http, &self.ledger, id)
     }
+}
+
+/// Cancels a task. None when the server is gone.
+pub(super) fn cancel(http: &Http, ledger: &Shared, id: &str) -> Option<()> {
+    locked(ledger).cancelling(id);
+    let answer = http.ask("tasks/cancel", id, json!({ "taskId": id })).ok()?;
+    if answer.contains("\"result\"") {
+        locked(ledger).cancelled(id);
+    }
+    Some(())
 }

@@ -8,17 +8,23 @@ mod chance;
 mod http;
 mod ledger;
 mod load;
+mod losses;
+mod marks;
 mod server;
+mod settle;
+mod tools;
+mod verify;
 mod world;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use self::chance::Chance;
-use self::ledger::{Counts, LOSSES, Losses};
+use self::ledger::Counts;
 use self::load::locked;
+use self::losses::{LOSSES, Losses};
 use self::server::Broken;
 use self::world::{Kills, Theme, World};
 
@@ -42,7 +48,7 @@ pub(crate) struct Options {
 impl Options {
     /// The short run of CI.
     pub(crate) const fn short() -> Self {
-        Self { rounds: 40, seed: Some(20_261_201), broken: None }
+        Self { rounds: 20, seed: Some(20_261_201), broken: None }
     }
 }
 
@@ -58,31 +64,40 @@ pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     let began = Instant::now();
     let mut run = Run::new(folder.clone())?;
     let done = run.rounds(&programs, options, seed);
-    let table = run.table(options.rounds, seed, began.elapsed());
+    let table = run.table(seed, began.elapsed());
     println!("\n{}", table.join("\n"));
     let losses = run.losses();
+    drop(run);
     for (what, words) in losses.described() {
         println!("\n{what}: {words}");
     }
-    match (options.broken, losses.any()) {
-        (None, false) => {
-            done?;
-            std::fs::remove_dir_all(&folder)?;
-            Ok(table)
+    let kept = || format!("databases, marks and logs are kept in {}", folder.display());
+    match options.broken {
+        Some(broken) if noticed(broken, &losses) => {
+            println!("\nthe broken build was noticed, by {}", broken.expected().join(" or "));
         }
-        (None, true) => {
-            bail!("something was lost; databases, marks and logs: {}", folder.display())
+        Some(broken) => {
+            done.with_context(kept)?;
+            bail!(
+                "the build is broken on purpose, and nothing was seen of {}; {}",
+                broken.expected().join(" or "),
+                kept()
+            );
         }
-        (Some(_), true) => {
-            std::fs::remove_dir_all(&folder)?;
-            println!("\nthe broken build was noticed");
-            Ok(table)
-        }
-        (Some(_), false) => {
-            done?;
-            bail!("the build is broken on purpose, and nothing was noticed")
+        None => {
+            done.with_context(kept)?;
+            if losses.any() {
+                bail!("something was lost; {}", kept());
+            }
         }
     }
+    std::fs::remove_dir_all(&folder)?;
+    Ok(table)
+}
+
+/// Whether the losses are there that come of this.
+fn noticed(broken: Broken, losses: &Losses) -> bool {
+    broken.expected().iter().any(|what| losses.count(what) > 0)
 }
 
 /// A seed of its own for each run; the standard library has no other chance.
@@ -93,6 +108,8 @@ fn any_seed() -> u64 {
 
 struct Run {
     worlds: Vec<World>,
+    /// Rounds that were done.
+    done: u64,
 }
 
 impl Run {
@@ -101,7 +118,7 @@ impl Run {
             .into_iter()
             .map(|theme| World::new(theme, &folder))
             .collect::<Result<_>>()?;
-        Ok(Self { worlds })
+        Ok(Self { worlds, done: 0 })
     }
 
     fn rounds(&mut self, programs: &server::Programs, options: &Options, seed: u64) -> Result<()> {
@@ -114,13 +131,14 @@ impl Run {
                 _ => 2,
             };
             self.worlds[which].life(programs, &mut chance)?;
+            self.done = round;
             if round % SETTLE_EVERY == 0 || round == options.rounds {
                 for world in &mut self.worlds {
                     world.settle(programs, &mut chance)?;
                 }
                 println!("{round} rounds: {}", self.summary());
                 // What is broken on purpose need not be proven twice.
-                if options.broken.is_some() && self.losses().any() {
+                if options.broken.is_some_and(|broken| noticed(broken, &self.losses())) {
                     return Ok(());
                 }
             }
@@ -177,10 +195,10 @@ impl Run {
         })
     }
 
-    fn table(&self, rounds: u64, seed: u64, took: Duration) -> Vec<String> {
+    fn table(&self, seed: u64, took: Duration) -> Vec<String> {
         let (counts, kills) = (self.counts(), self.kills());
         let mut lines = vec![
-            format!("torture: {rounds} rounds, seed {seed}, {} s", took.as_secs()),
+            format!("torture: {} rounds, seed {seed}, {} s", self.done, took.as_secs()),
             format!(
                 "killed: {} servers, {} at points in the code, {} runners, {} jobs; {} stopped, {} \
                  suspended",

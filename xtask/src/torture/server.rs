@@ -1,12 +1,14 @@
 //! The servers that are tortured: built, started, killed.
 
 use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::http::Http;
 use crate::run::{cargo, command, show};
@@ -23,6 +25,27 @@ pub(super) enum Broken {
     Fsync,
     /// Stale workers may write.
     Fencing,
+}
+
+impl Broken {
+    /// The losses that must come of it.
+    pub(super) const fn expected(self) -> &'static [&'static str] {
+        match self {
+            Self::Fsync => &["lost handles", "lost updates", "lost cancels"],
+            Self::Fencing => &["stale writes"],
+        }
+    }
+}
+
+/// How a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Killed by itself, at a point in the code; or by us.
+    Killed,
+    /// As it was told to.
+    Stopped,
+    /// It has crashed.
+    Crashed(ExitStatus),
 }
 
 /// The programs of one build.
@@ -124,11 +147,23 @@ impl Server {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
-    pub(super) fn signal(&self, signal: &str) {
+    pub(super) fn signal(&self, signal: Signal) {
         send(signal, self.child.id());
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
+    /// How it has ended; none while it runs.
+    ///
+    /// # Errors
+    /// The system doesn't know.
+    pub(super) fn end(&mut self) -> Result<Option<End>> {
+        Ok(self.child.try_wait()?.map(|status| match (status.success(), status.signal()) {
+            (true, _) => End::Stopped,
+            (false, Some(signal)) if signal == Signal::KILL.as_raw() => End::Killed,
+            _ => End::Crashed(status),
+        }))
+    }
+
+    fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -157,25 +192,40 @@ impl Drop for Server {
     }
 }
 
-/// Sends a signal by its name; that the process is gone is no failure.
-pub(super) fn send(signal: &str, pid: u32) {
-    let mut kill = command("kill", &[&format!("-{signal}"), &pid.to_string()]);
-    let _ = kill.stderr(Stdio::null()).status();
+/// Sends a signal; that the process is gone is no failure.
+pub(super) fn send(signal: Signal, pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
 }
 
-/// Whether a process runs and has this in its environment; one that is only not reaped yet does
-/// not run.
-pub(super) fn runs_with(pid: u32, part: &str) -> bool {
-    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    !environ.is_empty() && String::from_utf8_lossy(&environ).contains(part)
+/// A process's environment, with a NUL after each variable; empty once it does not run any more,
+/// even if it is not reaped yet.
+fn environment(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The processes that have this in their environment.
-pub(super) fn all_with(part: &str) -> Vec<u32> {
+/// A process's command line, with spaces between the words.
+pub(super) fn command_line(pid: u32) -> String {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}
+
+/// Whether a process runs and has this variable in its environment.
+pub(super) fn runs_with(pid: u32, variable: &str) -> bool {
+    environment(pid).split('\0').any(|one| one == variable)
+}
+
+/// A variable of a process's environment.
+pub(super) fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = environment(pid);
+    let value = |one: &str| one.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+    environment.split('\0').find_map(value)
+}
+
+/// All processes of the machine.
+pub(super) fn processes() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| runs_with(*pid, part))
-        .collect()
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

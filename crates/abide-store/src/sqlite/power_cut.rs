@@ -4,6 +4,9 @@
 //! It wraps SQLite's own file system. A file's content is kept as an image that all connections of
 //! the process share; a sync writes what has changed to the real file. Locks and the log's shared
 //! memory go through as they are.
+//!
+//! By hand, because of the crates for this `sqlite-vfs` has no write-ahead log, and `sqlite-plugin`
+//! would have us bring the locks and the shared memory as well.
 
 #![expect(unsafe_code, reason = "SQLite takes a file system only as a table of C functions")]
 
