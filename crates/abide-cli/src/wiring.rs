@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_backends::approval::Approved;
 use abide_backends::command::CommandBackend;
 use abide_backends::desk::Desk;
 use abide_backends::runner::{Found, Program, RunName, Spool};
@@ -16,7 +17,9 @@ use abide_store::sqlite::{Options as SqliteOptions, SetAside, SqliteStore};
 use anyhow::Context as _;
 use serde_json::{Map, Value as Json};
 
-use crate::config::{Annotations, Config, Envelope, ServerConfig, StoreLocation, ToolConfig};
+use crate::config::{
+    Annotations, Approve, Config, Envelope, ServerConfig, StoreLocation, ToolConfig,
+};
 use crate::failure::Failure;
 
 /// The argument with which `abide` is a runner.
@@ -187,7 +190,12 @@ fn tool(
         },
         concurrency: config.concurrency,
         queue: config.queue,
-        backend: Arc::new(backend),
+        backend: match &config.approve {
+            Some(Approve { message, on_decline }) => {
+                Arc::new(Approved::new(backend, message.clone(), *on_decline))
+            }
+            None => Arc::new(backend),
+        },
     })
 }
 

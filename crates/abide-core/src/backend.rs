@@ -37,6 +37,8 @@ pub enum Outcome {
     Failed(RpcError),
     /// Because it was told to stop; all of it has stopped.
     Stopped,
+    /// It was not begun, because somebody who was asked did not want it: the task is cancelled.
+    Declined,
     /// It could not be taken up again; what is left of it has been stopped. The error says what
     /// happened.
     Lost(RpcError),
@@ -107,6 +109,10 @@ pub trait WorkContext: Send + Sync {
     /// Takes a question back that [`ask_for_others`](Self::ask_for_others) has left open. One that
     /// is not open is left alone.
     fn withdraw(&self, key: InputKey) -> BoxFuture<'static, Result<(), AskError>>;
+
+    /// Waits for one of the tool's slots, if the work has none yet; for work that
+    /// [asks first](Backend::asks_first). None if the work is told to stop meanwhile.
+    fn slot(&self) -> BoxFuture<'static, Option<()>>;
 
     /// Waits until the work is told to stop, and says why.
     fn stopped(&self) -> BoxFuture<'static, StopReason>;
@@ -181,6 +187,19 @@ pub trait Backend: Send + Sync + 'static {
     /// How long work may take to stop when it is told to, at most.
     fn grace(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// Whether the work begins with a question. Then every call is a task, and the work has no slot
+    /// until it waits for one with [`WorkContext::slot`], since an answer may take days.
+    fn asks_first(&self) -> bool {
+        false
+    }
+
+    /// Whether anything of the work has been begun, as far as an earlier process has left traces.
+    /// Work of which nothing was begun is not interrupted, whatever became of that process.
+    fn begun(&self, work: &Work) -> bool {
+        let _ = work;
+        true
     }
 
     /// Whether work goes on without this process, so that [`Backend::resume`] can take it up

@@ -22,6 +22,8 @@ pub const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
 pub const MAX_ERROR_MESSAGE_BYTES: usize = 16 * 1024;
 /// Bytes of the data of such an error as JSON; larger data is left out.
 pub const MAX_ERROR_DATA_BYTES: usize = 256 * 1024;
+/// Calls of one tool that may wait for approval, or for their turn after that.
+pub const MAX_WAITING_FOR_APPROVAL: usize = 10_000;
 /// The most attempts that a config may allow a task.
 pub const MAX_ATTEMPTS: u32 = 100;
 /// Milliseconds of a task's timeout, retention or poll interval: a thousand years. Longer ones

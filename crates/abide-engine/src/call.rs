@@ -101,7 +101,8 @@ impl Engine {
         let inner = &self.0;
         let state = inner.tools.get(call.tool.as_str()).ok_or(CallError::UnknownTool)?;
         let tool = &state.tool;
-        if tool.task == TaskSupport::Required && !call.may_be_task {
+        let always = tool.task == TaskSupport::Required || tool.backend.asks_first();
+        if always && !call.may_be_task {
             return Err(CallError::NeedsTask);
         }
         if inner.closing.is_cancelled() {
@@ -131,6 +132,10 @@ impl Engine {
         };
         if !call.may_be_task || tool.task == TaskSupport::Never {
             return inner.call_plain(state, new, call.progress).await;
+        }
+        if tool.backend.asks_first() {
+            drop(call.progress);
+            return inner.spawn_owned(|inner| inner.create_asking(new)).await;
         }
         // A call that becomes a task sends nothing before its handle.
         drop(call.progress);
@@ -265,6 +270,23 @@ impl Inner {
         Ok(Answer::Task(task))
     }
 
+    /// A task whose work asks before it begins: it takes a slot later.
+    async fn create_asking(self: Arc<Self>, new: NewTask) -> Result<Answer, CallError> {
+        let state = self.tools.get(&new.tool).ok_or(CallError::UnknownTool)?;
+        let waiting = self.count_waiting(&new.tool);
+        if waiting >= limits::MAX_WAITING_FOR_APPROVAL {
+            return Err(CallError::Busy { queued: u32::try_from(waiting).unwrap_or(u32::MAX) });
+        }
+        self.hold_lease().await?;
+        let now = self.clock.now();
+        let start = Start::Claimed { worker: self.worker.clone(), since: now };
+        let task = self.store.create(Task::create(new, start, now), None).await?;
+        let run = self.durable_run(state, &task);
+        let context = self.context(&run);
+        self.start(state.tool.backend.run(work(&task), context), run, None);
+        Ok(Answer::Task(task))
+    }
+
     /// A task without a slot: it waits in the store.
     async fn create_queued(self: Arc<Self>, new: NewTask, room: u32) -> Result<Answer, CallError> {
         let state = self.tools.get(&new.tool).ok_or(CallError::UnknownTool)?;
@@ -355,14 +377,18 @@ impl Inner {
     }
 
     fn durable_run(&self, state: &ToolState, task: &Task) -> Arc<Run> {
-        Run::new(
+        let run = Run::new(
             &work(task),
             true,
             self.clock.now(),
             task.deadline(),
             outlives(state, task.policy()),
             Phase::Durable(task.fence()),
-        )
+        );
+        if state.tool.backend.asks_first() && !state.tool.backend.begun(&work(task)) {
+            run.waits();
+        }
+        run
     }
 
     fn context(self: &Arc<Self>, run: &Arc<Run>) -> Arc<Context> {
@@ -400,7 +426,7 @@ async fn plain_answer(
         }
         Ok(Outcome::Completed(result)) => Ok(Answer::Result(result)),
         Ok(Outcome::Failed(error)) => Err(CallError::Rpc(error)),
-        Ok(Outcome::Stopped | Outcome::Lost(_)) | Err(_) => {
+        Ok(Outcome::Stopped | Outcome::Declined | Outcome::Lost(_)) | Err(_) => {
             Err(CallError::Rpc(plain_stop(run.stop_reason())))
         }
     }

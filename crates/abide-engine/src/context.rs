@@ -64,6 +64,22 @@ impl WorkContext for Context {
         })
     }
 
+    fn slot(&self) -> BoxFuture<'static, Option<()>> {
+        let (inner, run) = (self.inner.clone(), self.run.clone());
+        Box::pin(async move {
+            if !run.is_waiting() {
+                return Some(());
+            }
+            let state = inner.tools.get(&run.tool)?;
+            let slot = tokio::select! {
+                slot = state.slots.clone().acquire_owned() => slot.ok()?,
+                _ = run.clone().stopped() => return None,
+            };
+            run.begins(slot);
+            Some(())
+        })
+    }
+
     fn stopped(&self) -> BoxFuture<'static, StopReason> {
         Box::pin(self.run.clone().stopped())
     }

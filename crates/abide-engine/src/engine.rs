@@ -247,7 +247,7 @@ impl Engine {
         let inner = &self.0;
         inner.closing.cancel();
         inner.tracker.close();
-        for run in inner.all_runs().iter().filter(|run| run.outlives) {
+        for run in inner.all_runs().iter().filter(|run| run.outlives()) {
             run.let_go.cancel();
         }
         if tokio::time::timeout(grace, inner.tracker.wait()).await.is_err() {
@@ -256,7 +256,7 @@ impl Engine {
             for run in &runs {
                 // Held, so that no call becomes a task between the question and the stop.
                 let phase = run.phase.lock().await;
-                if !(run.outlives && matches!(*phase, Phase::Durable(_))) {
+                if !(run.outlives() && matches!(*phase, Phase::Durable(_))) {
                     run.stop(StopReason::Shutdown);
                 }
             }
@@ -313,7 +313,7 @@ impl Inner {
             run.stop(reason);
         }
         // What is claimed in the moment in which the engine is told to stop.
-        if run.outlives && self.closing.is_cancelled() {
+        if run.outlives() && self.closing.is_cancelled() {
             run.let_go.cancel();
         }
         runs.by_id.insert(run.id, run);
@@ -335,6 +335,12 @@ impl Inner {
 
     pub(crate) fn forget_early_stop(&self, id: &TaskId) {
         self.runs().early_stops.remove(id);
+    }
+
+    /// How many calls of a tool wait for an answer, or for a slot after that.
+    pub(crate) fn count_waiting(&self, tool: &ToolName) -> usize {
+        let waits = |run: &&Arc<Run>| run.tool == *tool && run.is_waiting();
+        self.runs().by_id.values().filter(waits).count()
     }
 
     pub(crate) fn has_runs(&self) -> bool {

@@ -79,10 +79,14 @@ impl Inner {
             return;
         };
         let backend = &state.tool.backend;
-        if task.policy().on_restart == OnRestart::Reattach && backend.outlives() {
+        let goes_on = task.policy().on_restart == OnRestart::Reattach
+            // Nothing was interrupted of what was never begun.
+            || !backend.begun(&work(&task));
+        if goes_on && backend.outlives() {
             tracing::info!(task = %id, tool = %task.tool(), "taken over; its work is taken up again");
             // More may run than there are slots if fewer are configured now.
-            let slot = state.slots.clone().try_acquire_owned().ok();
+            let waits = backend.asks_first() && !backend.begun(&work(&task));
+            let slot = if waits { None } else { state.slots.clone().try_acquire_owned().ok() };
             self.resume(task, slot);
             return;
         }
@@ -97,7 +101,9 @@ impl Inner {
             (_, State::Stopping { .. }) => Command::Stopped { fence },
             (Some(Outcome::Failed(error)), _) => Command::Fail { fence, error },
             (Some(Outcome::Lost(error)), _) => Command::Requeue { fence, error },
-            (Some(Outcome::Stopped) | None, _) => Command::Requeue { fence, error: crashed() },
+            (Some(Outcome::Stopped | Outcome::Declined) | None, _) => {
+                Command::Requeue { fence, error: crashed() }
+            }
         };
         tracing::info!(task = %id, tool = %task.tool(), "taken over; nothing of its work runs");
         self.settle_with(&task, command).await;

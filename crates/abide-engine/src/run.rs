@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use abide_core::{
     Fence, InputKey, Outcome, Progress, RawJson, StopReason, Task, TaskId, Timestamp, ToolName,
     Work,
 };
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Whether the work has a task on disk.
@@ -32,8 +33,12 @@ pub(crate) struct Run {
     pub(crate) may_be_task: bool,
     /// When the work began.
     pub(crate) since: Timestamp,
-    /// Whether the task's work goes on when it is let go.
-    pub(crate) outlives: bool,
+    /// Whether the work, once it has begun, goes on when it is let go.
+    outlives: bool,
+    /// Whether the work has not begun, because it waits for an answer or, after that, for a slot.
+    waiting: AtomicBool,
+    /// The slot that it has waited for.
+    slot: Mutex<Option<OwnedSemaphorePermit>>,
     /// Cancelled when this process no longer cares for the work, which goes on.
     pub(crate) let_go: CancellationToken,
     /// Held while the work becomes durable and while it ends, so that one happens before the
@@ -72,6 +77,8 @@ impl Run {
             may_be_task,
             since,
             outlives,
+            waiting: AtomicBool::new(false),
+            slot: Mutex::default(),
             let_go: CancellationToken::new(),
             phase: tokio::sync::Mutex::new(phase),
             fence: watch::Sender::new(fence),
@@ -81,6 +88,33 @@ impl Run {
             deadline: watch::Sender::new((0, deadline)),
             answers: Mutex::default(),
         })
+    }
+
+    /// Whether the task's work goes on when it is let go.
+    pub(crate) fn outlives(&self) -> bool {
+        // A question goes on whatever becomes of the work later.
+        self.outlives || self.is_waiting()
+    }
+
+    /// Whether the work has not begun.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The work asks before it begins.
+    pub(crate) fn waits(&self) {
+        self.waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// The waiting is over, and the work begins.
+    pub(crate) fn begins(&self, slot: OwnedSemaphorePermit) {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+        self.waiting.store(false, Ordering::Relaxed);
+    }
+
+    /// The work is over: its slot goes to the next.
+    pub(crate) fn give_slot_back(&self) {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Tells the work to stop; the first reason counts.

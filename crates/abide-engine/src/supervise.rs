@@ -43,6 +43,7 @@ impl Inner {
                 ),
             }
             inner.remove_run(&run.id);
+            run.give_slot_back();
             drop(slot);
         });
     }
@@ -173,6 +174,10 @@ impl Inner {
                 Command::Complete { fence, result }
             }
             Outcome::Failed(error) => Command::Fail { fence, error },
+            Outcome::Declined => {
+                let _ = self.apply_until_done(run.id, Command::Cancel).await;
+                Command::Stopped { fence }
+            }
             // Begun again, or failed, as the tool says.
             Outcome::Lost(error) if run.stop_reason().is_none() => {
                 Command::Requeue { fence, error }

@@ -79,6 +79,16 @@ impl Tool {
         }
     }
 
+    /// Whether the command of an earlier server may have run.
+    pub(super) fn begun(&self, work: &Work) -> bool {
+        match self.spool.find(&name(work)) {
+            Ok(Found::Absent) => false,
+            Ok(Found::Lost(lost)) => lost.may_have_run(),
+            // What can't be read is for who takes it up to tell.
+            Ok(Found::Live(_) | Found::Finished(_)) | Err(_) => true,
+        }
+    }
+
     /// Takes what the command asks and tells, as long as the guard lives.
     fn enter(&self, work: &Work, context: &Arc<dyn WorkContext>) -> Option<Entered> {
         Some(self.desk.as_ref()?.enter(name(work), Arc::clone(context)))

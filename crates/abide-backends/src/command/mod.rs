@@ -130,6 +130,10 @@ impl Backend for CommandBackend {
         true
     }
 
+    fn begun(&self, work: &Work) -> bool {
+        self.0.begun(work)
+    }
+
     fn resume(&self, work: Work, context: Arc<dyn WorkContext>) -> BoxFuture<'static, Outcome> {
         let tool = Arc::clone(&self.0);
         Box::pin(async move { tool.resume(&work, context).await })

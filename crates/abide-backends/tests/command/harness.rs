@@ -58,6 +58,10 @@ impl WorkContext for Context {
         Box::pin(async { Ok(()) })
     }
 
+    fn slot(&self) -> BoxFuture<'static, Option<()>> {
+        Box::pin(async { Some(()) })
+    }
+
     fn stopped(&self) -> BoxFuture<'static, StopReason> {
         let mut receiver = self.0.subscribe();
         Box::pin(async move {

@@ -294,6 +294,14 @@ pub(super) static TOOL: Table = Table {
             example: "\"30s\"",
         },
         Key {
+            name: "approve",
+            kind: Kind::Table(&APPROVE),
+            presence: Presence::Optional,
+            doc: "Asks before the work begins. Every call is then a task, and clients that can't \
+                  follow tasks are refused.",
+            example: "{ message = \"Deploy build {build} to {env}?\" }",
+        },
+        Key {
             name: "annotations",
             kind: Kind::Table(&ANNOTATIONS),
             presence: Presence::Default("{}"),
@@ -326,6 +334,34 @@ pub(super) static TOOL: Table = Table {
         &["input", "input_schema", "input_schema_file"],
         &["output_schema", "output_schema_file"],
     ],
+};
+
+/// `[tools.NAME.approve]`.
+pub(super) static APPROVE: Table = Table {
+    heading: "[tools.NAME.approve]",
+    doc: "A question to whoever called the tool, before the work begins: the task is \
+          `input_required`, with the input request `approve`, until it is answered. That may take \
+          days; it takes no slot and no time of `timeout`, and a restart of the server changes \
+          nothing. Only an explicit yes goes on.",
+    keys: &[
+        Key {
+            name: "message",
+            kind: Kind::Text,
+            presence: Presence::Required,
+            doc: "What is asked. `{name}` is replaced by the call's input of that name; `{{` and \
+                  `}}` are braces.",
+            example: "\"Deploy build {build} to {env}?\"",
+        },
+        Key {
+            name: "on_decline",
+            kind: Kind::OneOf(&["error", "cancel"]),
+            presence: Presence::Default("\"error\""),
+            doc: "What a task is whose work nobody wants: `error`: completed, with a result that \
+                  says so (`isError`). `cancel`: cancelled.",
+            example: "\"cancel\"",
+        },
+    ],
+    exclusive: &[],
 };
 
 /// `[tools.NAME.annotations]`.
@@ -440,7 +476,7 @@ mod tests {
 
     #[test]
     fn every_default_and_every_example_fits_its_key() {
-        for table in [&ROOT, &SERVER, &TOOL, &ANNOTATIONS, &PROPERTY] {
+        for table in [&ROOT, &SERVER, &TOOL, &APPROVE, &ANNOTATIONS, &PROPERTY] {
             for key in table.keys {
                 if matches!(key.kind, Kind::Table(_) | Kind::Tables(_)) {
                     continue;

@@ -29,7 +29,7 @@ use reader::Fields;
 
 pub use problem::{Problem, Problems};
 pub use server::{Envelope, ServerConfig};
-pub use tool::{Annotations, ToolConfig};
+pub use tool::{Annotations, Approve, ToolConfig};
 pub use value::{StoreLocation, human_size, parse_address, parse_flag_duration, parse_store};
 
 /// A config file, checked and with all defaults filled in.

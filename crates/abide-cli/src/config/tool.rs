@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use abide_backends::approval::{Message, OnDecline};
 use abide_backends::command::{self, CommandSpec, OutputMode, SpecError};
 use abide_core::{OnRestart, ToolName};
 use abide_engine::TaskSupport;
@@ -57,6 +58,8 @@ pub struct ToolConfig {
     pub max_log: u64,
     /// The time between SIGTERM and SIGKILL.
     pub kill_grace: Duration,
+    /// What is asked before the work begins.
+    pub approve: Option<Approve>,
     /// Hints for clients.
     pub annotations: Annotations,
     /// What the arguments have to fit; a valid JSON Schema of type `object`.
@@ -79,6 +82,15 @@ impl ToolConfig {
             kill_grace: self.kill_grace,
         }
     }
+}
+
+/// A question before the work begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approve {
+    /// What is asked.
+    pub message: Message,
+    /// What becomes of a task that is declined.
+    pub on_decline: OnDecline,
 }
 
 /// What stands for the value of a secret while a config is checked.
@@ -112,6 +124,10 @@ pub(super) fn assemble(
     });
     let output_schema = output_schema(fields, output, folder, problems);
     let annotations: Fields = fields.get("annotations")?;
+    let approve = match fields.get::<Fields>("approve") {
+        Some(approve) => Some(approval(&approve, fields, input_schema.as_ref()?, problems)?),
+        None => None,
+    };
     let tool = ToolConfig {
         name: name?,
         title: fields.get("title"),
@@ -141,6 +157,7 @@ pub(super) fn assemble(
         max_output: count(fields, "max_output")?,
         max_log: fields.get("max_log")?,
         kill_grace: fields.get("kill_grace")?,
+        approve,
         annotations: Annotations {
             read_only: annotations.get("read_only"),
             destructive: annotations.get("destructive"),
@@ -172,6 +189,34 @@ pub(super) fn assemble(
         return None;
     }
     Some(tool)
+}
+
+/// The question before the work begins. It needs a task to ask through.
+fn approval(
+    fields: &Fields,
+    tool: &Fields,
+    input_schema: &Json,
+    problems: &mut Collector<'_>,
+) -> Option<Approve> {
+    if tool.get::<String>("task").as_deref() == Some("never") {
+        let message =
+            format!("{} needs tasks to ask through, and `task` is \"never\"", fields.path);
+        problems.error(fields.at, message);
+        return None;
+    }
+    let message = fields.get::<String>("message")?;
+    let message = match Message::parse(&message, input_schema) {
+        Ok(message) => message,
+        Err(error) => {
+            problems.error(fields.at("message"), format!("`message` in {}: {error}", fields.path));
+            return None;
+        }
+    };
+    let on_decline = match fields.get::<String>("on_decline")?.as_str() {
+        "cancel" => OnDecline::Cancel,
+        _ => OnDecline::Error,
+    };
+    Some(Approve { message, on_decline })
 }
 
 fn count<T: TryFrom<u64>>(fields: &Fields, name: &str) -> Option<T> {

@@ -2,6 +2,7 @@
 //! stopped, killed, and put before everything that can be wrong.
 #![cfg(target_os = "linux")]
 
+mod approving;
 mod arguments;
 mod asking;
 mod common;
