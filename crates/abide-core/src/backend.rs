@@ -195,8 +195,8 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Whether anything of the work has been begun, as far as an earlier process has left traces.
-    /// Work of which nothing was begun is not interrupted, whatever became of that process.
+    /// Whether anything of work that [asks first](Self::asks_first) has been begun, as far as an
+    /// earlier process has left traces.
     fn begun(&self, work: &Work) -> bool {
         let _ = work;
         true

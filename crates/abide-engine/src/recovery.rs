@@ -79,13 +79,14 @@ impl Inner {
             return;
         };
         let backend = &state.tool.backend;
-        let goes_on = task.policy().on_restart == OnRestart::Reattach
-            // Nothing was interrupted of what was never begun.
-            || !backend.begun(&work(&task));
+        // Nothing was interrupted of work that has asked and was not begun.
+        let asked =
+            !task.settled().is_empty() || matches!(task.state(), State::InputRequired { .. });
+        let waits = asked && backend.asks_first() && !backend.begun(&work(&task));
+        let goes_on = task.policy().on_restart == OnRestart::Reattach || waits;
         if goes_on && backend.outlives() {
             tracing::info!(task = %id, tool = %task.tool(), "taken over; its work is taken up again");
             // More may run than there are slots if fewer are configured now.
-            let waits = backend.asks_first() && !backend.begun(&work(&task));
             let slot = if waits { None } else { state.slots.clone().try_acquire_owned().ok() };
             self.resume(task, slot);
             return;
