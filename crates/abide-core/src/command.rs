@@ -71,6 +71,11 @@ pub enum Command {
         /// The claim's fencing number.
         fence: Fence,
     },
+    /// Work that has waited for its turn since it was claimed begins now, and its time with it.
+    Begin {
+        /// The claim's fencing number.
+        fence: Fence,
+    },
     /// Another worker takes the claim of a worker that is gone, with the work as it is.
     TakeOver {
         /// The fencing number of the claim that is taken over.

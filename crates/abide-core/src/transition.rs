@@ -58,6 +58,10 @@ impl Task {
                 let message = limits::bounded_message(&error.message);
                 Ok(self.end(State::Failed { error }, Some(message), now))
             }
+            Command::Begin { fence } => {
+                self.check(fence)?;
+                Ok(self.begin_now(now))
+            }
             Command::TakeOver { from, worker } => {
                 self.check(from)?;
                 Ok(self.take_over(worker, now))
@@ -148,6 +152,21 @@ impl Task {
         next.status_message = Some(message);
         next.promise(now);
         next.changed(now, vec![Effect::Stop(why), Effect::Deadline(None)])
+    }
+
+    /// The clock of working work begins again at zero.
+    fn begin_now(&self, now: Timestamp) -> Transition {
+        let mut next = self.clone();
+        let State::Working { deadline, .. } = &mut next.state else {
+            return Transition::Unchanged { effects: Vec::new() };
+        };
+        let fresh = self.policy.timeout_ms.map(|timeout| now.plus_millis(timeout));
+        if *deadline == fresh {
+            return Transition::Unchanged { effects: Vec::new() };
+        }
+        *deadline = fresh;
+        next.promise(fresh.unwrap_or(now));
+        next.changed(now, vec![Effect::Deadline(fresh)])
     }
 
     /// The same work under another worker: only the claim changes.

@@ -66,21 +66,22 @@ fn column(command: &Command) -> usize {
         Command::Extend => 11,
         Command::TakeOver { .. } => 12,
         Command::Requeue { .. } => 13,
+        Command::Begin { .. } => 14,
     }
 }
 
 /// One row a state, one column a command. The fence is right wherever there is one, the one open
 /// request is the one that is answered or withdrawn, and the deadline has passed.
 #[rustfmt::skip]
-const TABLE: [[Cell; 14]; 7] = [
-    //                 Answer       Cancel         Claim        Say                 Ask                 Withdraw     Complete       Fail        Stopped        TimeUp        Position    Extend    TakeOver    Requeue
-    /* queued    */ [Same,        To(CANCELLED), To(WORKING), Stale,              Stale,              Stale,       Stale,         Stale,      Stale,         Stale,      To(QUEUED), To(QUEUED), Stale,       Stale],
-    /* working   */ [Same,        To(STOPPING),  NotQueued,   To(WORKING),        To(INPUT_REQUIRED), Same,        To(COMPLETED), To(FAILED), NotStopping,   To(STOPPING), NotQueued,  To(WORKING), To(WORKING), To(QUEUED)],
-    /* input     */ [To(WORKING), To(STOPPING),  NotQueued,   To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(WORKING), To(COMPLETED), To(FAILED), NotStopping,   Same, NotQueued,  To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(QUEUED)],
-    /* stopping  */ [Same,        Same,          NotQueued,   To(STOPPING),       Cell::Stopping,     Same,        To(COMPLETED), To(FAILED), To(CANCELLED), Same, NotQueued,  To(STOPPING), To(STOPPING), Cell::Stopping],
-    /* completed */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended],
-    /* failed    */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended],
-    /* cancelled */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended],
+const TABLE: [[Cell; 15]; 7] = [
+    //                 Answer       Cancel         Claim        Say                 Ask                 Withdraw     Complete       Fail        Stopped        TimeUp        Position    Extend    TakeOver    Requeue     Begin
+    /* queued    */ [Same,        To(CANCELLED), To(WORKING), Stale,              Stale,              Stale,       Stale,         Stale,      Stale,         Stale,      To(QUEUED), To(QUEUED), Stale,       Stale, Stale],
+    /* working   */ [Same,        To(STOPPING),  NotQueued,   To(WORKING),        To(INPUT_REQUIRED), Same,        To(COMPLETED), To(FAILED), NotStopping,   To(STOPPING), NotQueued,  To(WORKING), To(WORKING), To(QUEUED), To(WORKING)],
+    /* input     */ [To(WORKING), To(STOPPING),  NotQueued,   To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(WORKING), To(COMPLETED), To(FAILED), NotStopping,   Same, NotQueued,  To(INPUT_REQUIRED), To(INPUT_REQUIRED), To(QUEUED), Same],
+    /* stopping  */ [Same,        Same,          NotQueued,   To(STOPPING),       Cell::Stopping,     Same,        To(COMPLETED), To(FAILED), To(CANCELLED), Same, NotQueued,  To(STOPPING), To(STOPPING), Cell::Stopping, Same],
+    /* completed */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended, Ended],
+    /* failed    */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended, Ended],
+    /* cancelled */ [Same,        Same,          NotQueued,   Ended,              Ended,              Ended,       Ended,         Ended,      Ended,         Ended,      NotQueued,  Same, Ended, Ended, Ended],
 ];
 
 /// The task after `command`, which may be refused.
@@ -154,6 +155,7 @@ fn commands() -> Vec<Command> {
         Command::Extend,
         Command::TakeOver { from: FENCE, worker: worker() },
         Command::Requeue { fence: FENCE, error: failing() },
+        Command::Begin { fence: FENCE },
     ]
 }
 
@@ -179,7 +181,7 @@ fn every_command_in_every_state() {
         tasks.iter().map(|task| row(task.state())).collect::<Vec<_>>(),
         [0, 1, 2, 3, 4, 5, 6]
     );
-    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..14).collect::<Vec<_>>());
+    assert_eq!(commands.iter().map(column).collect::<Vec<_>>(), (0..15).collect::<Vec<_>>());
     for task in &tasks {
         for command in &commands {
             let found = cell(&task.apply(command.clone(), NOW));
@@ -201,6 +203,7 @@ fn a_wrong_fence_is_refused_in_every_state() {
         Command::TimeUp { .. } => Some(Command::TimeUp { fence }),
         Command::TakeOver { worker, .. } => Some(Command::TakeOver { from: fence, worker }),
         Command::Requeue { error, .. } => Some(Command::Requeue { fence, error }),
+        Command::Begin { .. } => Some(Command::Begin { fence }),
         Command::Answer { .. }
         | Command::Cancel
         | Command::Claim { .. }

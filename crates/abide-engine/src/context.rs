@@ -75,6 +75,15 @@ impl WorkContext for Context {
                 slot = state.slots.clone().acquire_owned() => slot.ok()?,
                 _ = run.clone().stopped() => return None,
             };
+            // The work's time begins, before anything could say that it is over.
+            let fence = *run.fence.borrow();
+            if let Some(fence) = fence {
+                let begin = Command::Begin { fence };
+                if let Err(error) = inner.apply_until_done(run.id, begin).await {
+                    tracing::info!(task = %run.id, %error, "approved work does not begin");
+                    return None;
+                }
+            }
             run.begins(slot);
             Some(())
         })

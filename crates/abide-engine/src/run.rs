@@ -110,6 +110,8 @@ impl Run {
     pub(crate) fn begins(&self, slot: OwnedSemaphorePermit) {
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
         self.waiting.store(false, Ordering::Relaxed);
+        // Whoever keeps the time looks again.
+        self.deadline.send_modify(|_| ());
     }
 
     /// The work is over: its slot goes to the next.

@@ -80,7 +80,8 @@ impl Inner {
                         Outcome::Failed(RpcError::internal("panic", "The tool failed unexpectedly."))
                     });
                 }
-                () = self.until(at), if run.stop_reason().is_none() => {
+                // Work that has not begun takes no time.
+                () = self.until(at), if run.stop_reason().is_none() && !run.is_waiting() => {
                     if self.time_is_up(run).await {
                         tracing::info!(
                             task = %run.id, tool = %run.tool, "timeout; the work is stopped"

@@ -147,6 +147,34 @@ async fn what_waits_takes_no_slot_and_what_works_takes_one() {
     server.stop().await.well();
 }
 
+/// The time of work begins with it, however long it has waited for its turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn approved_work_that_waits_for_its_turn_takes_no_time() {
+    let folder = Folder::new(
+        "",
+        &TOOLS.replace("kill_grace = \"500ms\"", "kill_grace = \"500ms\"\ntimeout = \"3s\""),
+    );
+    folder
+        .script("gate.sh", "echo $$ >> pids; until [ -e gate ]; do sleep 0.02; done; echo through");
+    let server = Server::start(&folder.config()).await;
+    let (first, second) = (create(&server, "gate").await, create(&server, "gate").await);
+    for id in [&first, &second] {
+        asked(&server, id).await;
+        answer(&server, id, yes()).await;
+    }
+    // The first one's time is over, and so would the second one's be.
+    let (done, other) = tokio::select! {
+        done = server.http.end_of(&first) => (done, &second),
+        done = server.http.end_of(&second) => (done, &first),
+    };
+    assert_eq!(done["error"]["data"]["reason"], "timeout", "{done}");
+    pids_in(&folder.path("pids"), 2).await;
+    folder.write("gate", "");
+    let done = server.http.end_of(other).await;
+    assert_eq!(text(&done["result"]), "through\n", "{done}");
+    server.stop().await.well();
+}
+
 /// Who can't follow a task can't be asked through one, and nothing runs unasked.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_can_not_be_asked_is_refused() {

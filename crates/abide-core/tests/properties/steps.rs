@@ -30,6 +30,7 @@ pub(crate) enum What {
     Extend,
     TakeOver,
     Requeue,
+    Begin,
 }
 
 /// JSON that likes to get lost on the way to a store and back.
@@ -81,6 +82,7 @@ fn what() -> impl Strategy<Value = What> {
         2 => Just(What::Extend),
         2 => Just(What::TakeOver),
         2 => Just(What::Requeue),
+        1 => Just(What::Begin),
     ]
 }
 
@@ -139,5 +141,6 @@ pub(crate) fn command(task: &Task, step: &Step) -> Command {
         What::Extend => Command::Extend,
         What::TakeOver => Command::TakeOver { from: fence, worker: other_worker() },
         What::Requeue => Command::Requeue { fence, error: error(2) },
+        What::Begin => Command::Begin { fence },
     }
 }
