@@ -9,32 +9,13 @@ use serde_json::Value;
 
 use super::losses::Losses;
 use super::marks::Marks;
+use super::tools::{Kind, Tool};
 use super::verify;
-
-/// What a tool promises about its work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A command that is taken up again.
-    Reattach,
-    /// A command that fails with its server.
-    Fail,
-    /// A command that is done again.
-    Rerun,
-    /// A command that takes longer than it may.
-    Late,
-    /// A handler that asks for a number.
-    Asks,
-    /// A handler whose claims are taken over.
-    TakenOver,
-}
 
 /// What is known of one handle.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) tool: &'static str,
-    pub(super) kind: Kind,
-    /// Its work never ends by itself.
-    pub(super) endless: bool,
+    pub(super) tool: Tool,
     /// When the call was sent, and for how long the task was promised from then on.
     sent: Instant,
     ttl: Option<Duration>,
@@ -118,20 +99,12 @@ impl Ledger {
     }
 
     /// A call that was sent at this time was answered with a task.
-    pub(super) fn created(
-        &mut self,
-        tool: &'static str,
-        (kind, endless): (Kind, bool),
-        sent: Instant,
-        task: &Value,
-    ) {
+    pub(super) fn created(&mut self, tool: Tool, sent: Instant, task: &Value) {
         let Some(id) = task["taskId"].as_str() else { return };
         self.counts.tasks += 1;
         let hurt = self.hurt.get(id);
         let entry = Entry {
             tool,
-            kind,
-            endless,
             sent,
             ttl: task["ttlMs"].as_u64().map(Duration::from_millis),
             terminal: None,
@@ -243,7 +216,7 @@ impl Ledger {
             } else {
                 let words = format!(
                     "{id} of {}: expected to be there for {:?}, seen {bytes}; {}",
-                    entry.tool,
+                    entry.tool.name,
                     entry.ttl,
                     entry.story()
                 );
@@ -296,14 +269,14 @@ impl Ledger {
     pub(super) fn stuck(&mut self, log: &str) {
         for id in std::mem::take(&mut self.open) {
             let Some(entry) = self.entries.get(&id) else { continue };
-            let (what, expected) = if entry.endless && entry.cancel_acknowledged {
+            let (what, expected) = if entry.tool.is_endless() && entry.cancel_acknowledged {
                 ("lost cancels", "to be cancelled")
             } else {
                 ("stuck tasks", "to have ended")
             };
             let words = format!(
                 "{id} of {}: expected {expected}, seen at work; {}; the server says {log}",
-                entry.tool,
+                entry.tool.name,
                 entry.story()
             );
             self.losses.add(what, words);

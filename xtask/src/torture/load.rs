@@ -9,24 +9,13 @@ use serde_json::{Value, json};
 
 use super::chance::Chance;
 use super::http::Http;
-use super::ledger::{Kind, Ledger};
+use super::ledger::Ledger;
+use super::tools::{Kind, Tool};
 
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(8);
 /// Longer than anything waits for it; bounded, in case a run is broken off.
 const ENDLESS_MILLIS: u64 = 1_800_000;
-
-/// A tool, with its settings in the config if it is a command, and how its arguments are chosen.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tool {
-    pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    pub(super) settings: &'static str,
-    /// What the command does besides; empty for a handler.
-    pub(super) how: &'static str,
-    /// For how many milliseconds it works at most; none if it never ends.
-    pub(super) millis: Option<u64>,
-}
 
 /// Shared by the clients and whoever kills.
 pub(super) type Shared = Arc<Mutex<Ledger>>;
@@ -91,7 +80,7 @@ impl Client {
     fn create(&mut self) -> Option<()> {
         let tool = self.chance.pick(self.tools)?;
         let millis = tool.millis.map_or(ENDLESS_MILLIS, |most| self.chance.below(most + 1));
-        let arguments = if tool.how.is_empty() {
+        let arguments = if tool.is_handler() {
             json!({ "ms": millis })
         } else {
             json!({ "seconds": format!("{}.{:03}", millis / 1000, millis % 1000), "how": tool.how })
@@ -102,8 +91,7 @@ impl Client {
         let answer: Value = serde_json::from_str(&answer).ok()?;
         let result = &answer["result"];
         if result["resultType"] == "task" {
-            let kind = (tool.kind, tool.millis.is_none());
-            locked(&self.ledger).created(tool.name, kind, sent, result);
+            locked(&self.ledger).created(*tool, sent, result);
             self.mine.extend(result["taskId"].as_str().map(str::to_owned));
         }
         Some(())
@@ -121,12 +109,15 @@ impl Client {
 
     /// Answers what the task asks.
     fn answer(&mut self, id: &str, task: &Value) -> Option<()> {
-        let Some((key, _)) = task["inputRequests"].as_object().and_then(|open| open.iter().next())
+        let Some((key, request)) =
+            task["inputRequests"].as_object().and_then(|open| open.iter().next())
         else {
             return Some(());
         };
+        let fields = request["params"]["requestedSchema"]["properties"].as_object();
+        let Some(field) = fields.and_then(|fields| fields.keys().next()) else { return Some(()) };
         let number = self.chance.below(1 << 40);
-        let response = json!({ "action": "accept", "content": { "number": number } });
+        let response = json!({ "action": "accept", "content": { field: number } });
         let params = json!({ "taskId": id, "inputResponses": { key: response } });
         // Held, so that of two clients the one whose answer comes first is known.
         let mut ledger = locked(&self.ledger);
@@ -140,7 +131,7 @@ impl Client {
 
     fn cancel(&self, id: &str) -> Option<()> {
         // The engine that was asked may not be the one that does the work.
-        if locked(&self.ledger).entry(id).is_none_or(|entry| entry.kind == Kind::TakenOver) {
+        if locked(&self.ledger).entry(id).is_none_or(|entry| entry.tool.kind == Kind::TakenOver) {
             return Some(());
         }
         cancel(&self.http, &self.ledger, id)

@@ -33,7 +33,7 @@ impl World {
                 // What waits for somebody is not stuck; it is told to go.
                 let waits = locked(&self.ledger).entry(id).is_some_and(|entry| {
                     !entry.cancel_acknowledged
-                        && (entry.endless || task["status"] == "input_required")
+                        && (entry.tool.is_endless() || task["status"] == "input_required")
                 });
                 if waits {
                     cancel(&http, &self.ledger, id);

@@ -2,9 +2,52 @@
 
 use std::path::Path;
 
-use super::ledger::Kind;
-use super::load::Tool;
 use super::verify::MAX_ATTEMPTS;
+
+/// What a tool promises about its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A command that is taken up again.
+    Reattach,
+    /// A command that fails with its server.
+    Fail,
+    /// A command that is done again.
+    Rerun,
+    /// A command that takes longer than it may.
+    Late,
+    /// A handler that asks for a number.
+    Asks,
+    /// A handler whose claims are taken over.
+    TakenOver,
+}
+
+/// A tool, and how its arguments are chosen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What a command does besides; empty for a handler.
+    pub(super) how: &'static str,
+    /// For how many milliseconds it works at most; none if it never ends.
+    pub(super) millis: Option<u64>,
+    /// Of a command: its part of the config.
+    settings: &'static str,
+}
+
+impl Tool {
+    pub(super) const fn is_handler(&self) -> bool {
+        self.how.is_empty()
+    }
+
+    pub(super) const fn is_endless(&self) -> bool {
+        self.millis.is_none()
+    }
+
+    /// Whether a command asks for a number.
+    pub(super) fn asks(&self) -> bool {
+        self.how == "ask"
+    }
+}
 
 /// What a command does: it leaves marks, works, and perhaps behaves badly. Marks are appended in
 /// one write each; they need no sync, since only processes die here, never the machine.
@@ -13,6 +56,14 @@ echo "start $$ $TOOL" >> "$MARKS/$ABIDE_TASK_ID"
 case "$2" in
     detach) setsid sleep 1000 & ;;
     deaf) trap '' TERM ;;
+    ask)
+        attempt=${ABIDE_RUN##*.}
+        # What an earlier attempt was answered counts; a question of one that died was taken back.
+        for by in $(seq "$attempt"); do
+            number=$(abide ask "Which number?" --integer --key "number-$by") && break
+        done
+        [ -n "$number" ] || exit 9
+        echo "answer $attempt number-$by $number" >> "$MARKS/$ABIDE_TASK_ID" ;;
 esac
 sleep "$1"
 echo "did the work of $ABIDE_TASK_ID"
@@ -43,6 +94,8 @@ pub(super) const COMMANDS: &[Tool] = &[
     tool("fails", Kind::Fail, "plain", Some(400), "on_restart = \"fail\""),
     tool("again", Kind::Rerun, "plain", Some(400), "on_restart = \"rerun\""),
     tool("brief", Kind::Reattach, "plain", Some(50), "keep = \"500ms\"\ntimeout = \"6s\""),
+    tool("asking", Kind::Reattach, "ask", Some(100), "keep = \"24h\"\nconcurrency = 6"),
+    tool("asking_again", Kind::Rerun, "ask", Some(100), "keep = \"24h\"\non_restart = \"rerun\""),
     tool("late", Kind::Late, "plain", Some(900), "keep = \"24h\"\ntimeout = \"150ms\""),
     tool("endless", Kind::Reattach, "plain", None, "keep = \"24h\"\nconcurrency = 4\nqueue = 4"),
     tool(

@@ -2,9 +2,10 @@
 
 use serde_json::Value;
 
-use super::ledger::{Entry, Kind};
+use super::ledger::Entry;
 use super::marks::Marks;
 use super::server::runs_with;
+use super::tools::Kind;
 
 /// How often a `rerun` command may begin; the config of the run says so.
 pub(super) const MAX_ATTEMPTS: usize = 4;
@@ -16,14 +17,15 @@ pub(super) fn end(
     marks: &Marks,
     task: &Value,
 ) -> Vec<(&'static str, String)> {
-    let problems = match entry.kind {
+    let mut problems = match entry.tool.kind {
         Kind::Asks | Kind::TakenOver => handler(entry, marks, task),
         _ => command(id, entry, marks, task),
     };
+    problems.extend(answers(entry, marks, task));
     let words = |expected: String| {
         format!(
             "{id} of {}: expected {expected}; seen {task} and {marks}; {}",
-            entry.tool,
+            entry.tool.name,
             entry.story()
         )
     };
@@ -52,13 +54,13 @@ fn command(id: &str, entry: &Entry, marks: &Marks, task: &Value) -> Problems {
     if status == "completed" && is_error && !entry.job_hurt {
         problem("wrong ends", "a command that was not killed to exit well");
     }
-    if status == "completed" && !is_error && entry.endless {
+    if status == "completed" && !is_error && entry.tool.is_endless() {
         problem("wrong ends", "endless work not to complete");
     }
     if status == "completed" && !is_error && marks.dones == 0 {
         problem("missing effects", "what is completed to be done");
     }
-    let may_fail = match (entry.kind, reason) {
+    let may_fail = match (entry.tool.kind, reason) {
         (Kind::Late, "timeout") => true,
         (Kind::Reattach | Kind::Late, "interrupted") => entry.runner_hurt,
         (Kind::Fail | Kind::Rerun, "interrupted") => entry.interrupted || entry.runner_hurt,
@@ -67,7 +69,7 @@ fn command(id: &str, entry: &Entry, marks: &Marks, task: &Value) -> Problems {
     if status == "failed" && !may_fail {
         problem("wrong ends", "no failure, or one for another reason");
     }
-    if let Some(expected) = doubled(entry.kind, marks) {
+    if let Some(expected) = doubled(entry.tool.kind, marks) {
         problem("doubled effects", &expected);
     }
     let pids = marks.starts.iter().filter_map(|pid| u32::try_from(*pid).ok());
@@ -84,16 +86,6 @@ fn handler(entry: &Entry, marks: &Marks, task: &Value) -> Problems {
     if status == "failed" || status == "cancelled" && !entry.cancel_sent {
         problem("wrong ends", "to complete, or to be cancelled if somebody asks for that".into());
     }
-    let mut attempts: Vec<u64> = marks.answers.iter().map(|answer| answer.attempt).collect();
-    attempts.sort_unstable();
-    if attempts.windows(2).any(|two| two[0] == two[1]) {
-        problem("doubled updates", "one answer to each attempt".into());
-    }
-    for answer in &marks.answers {
-        if entry.answered.get(&answer.key).is_some_and(|number| *number != answer.number) {
-            problem("lost updates", "the number that was acknowledged".into());
-        }
-    }
     if status != "completed" {
         return problems;
     }
@@ -102,7 +94,7 @@ fn handler(entry: &Entry, marks: &Marks, task: &Value) -> Problems {
     if attempt != last {
         problem("stale writes", format!("the result of attempt {last:?}, which began last"));
     }
-    if entry.kind == Kind::Asks {
+    if entry.tool.kind == Kind::Asks {
         let key = result["key"].as_str().unwrap_or_default();
         let delivered = marks.answers.iter().any(|answer| {
             Some(answer.attempt) == attempt
@@ -112,9 +104,34 @@ fn handler(entry: &Entry, marks: &Marks, task: &Value) -> Problems {
         if !delivered {
             problem("lost updates", "the result's number to be what was delivered".into());
         }
-        // What was sent when the server died may count, too; but then nothing else was asked.
-        if entry.answered.keys().any(|acknowledged| acknowledged != key) {
-            problem("lost updates", "the answer that was acknowledged to count".into());
+    }
+    problems
+}
+
+/// Holds the answers that have come to work against what was acknowledged.
+fn answers(entry: &Entry, marks: &Marks, task: &Value) -> Problems {
+    let mut problems = Problems::new();
+    let mut problem = |what, expected: &str| problems.push((what, expected.to_owned()));
+    let mut attempts: Vec<u64> = marks.answers.iter().map(|answer| answer.attempt).collect();
+    attempts.sort_unstable();
+    if attempts.windows(2).any(|two| two[0] == two[1]) {
+        problem("doubled updates", "one answer to each attempt");
+    }
+    for answer in &marks.answers {
+        if entry.answered.get(&answer.key).is_some_and(|number| *number != answer.number) {
+            problem("lost updates", "the number that was acknowledged");
+        }
+    }
+    let asks = entry.tool.kind == Kind::Asks || entry.tool.asks();
+    let done = task["status"] == "completed" && task["result"]["isError"] != true;
+    if asks && done {
+        match marks.answers.iter().max_by_key(|answer| answer.attempt) {
+            None => problem("lost updates", "the work to be told a number"),
+            // What was sent when the server died may count, too; but then nothing else was asked.
+            Some(told) if entry.answered.keys().any(|key| *key != told.key) => {
+                problem("lost updates", "the answer that was acknowledged to count");
+            }
+            Some(_) => {}
         }
     }
     problems

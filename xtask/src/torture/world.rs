@@ -15,9 +15,9 @@ use serde_json::json;
 use super::chance::Chance;
 use super::http::Http;
 use super::ledger::Ledger;
-use super::load::{self, Shared, Tool, locked};
+use super::load::{self, Shared, locked};
 use super::server::{End, Programs, Server, command_line, runs_with, send};
-use super::tools::{self, ASKS, COMMANDS, TAKEN_OVER};
+use super::tools::{self, ASKS, COMMANDS, TAKEN_OVER, Tool};
 
 const CLIENTS: u64 = 5;
 /// Ended tasks that are looked at again in each life.

@@ -5,14 +5,31 @@ use std::fs;
 use serde_json::json;
 
 use super::*;
+use crate::torture::tools::{ASKS, COMMANDS, TAKEN_OVER};
+
+/// The tool of this name.
+fn named(name: &str) -> Tool {
+    let all = [COMMANDS, ASKS, TAKEN_OVER].concat();
+    all.into_iter().find(|tool| tool.name == name).unwrap()
+}
+
+/// Some tool of this kind.
+fn of(kind: Kind) -> Tool {
+    let all = [COMMANDS, ASKS, TAKEN_OVER].concat();
+    all.into_iter().find(|tool| tool.kind == kind).unwrap()
+}
 
 /// A ledger with one task `t`, and the marks that it has left.
 fn ledger(kind: Kind, marks: &str) -> (tempfile::TempDir, Ledger) {
+    ledger_of(of(kind), marks)
+}
+
+fn ledger_of(tool: Tool, marks: &str) -> (tempfile::TempDir, Ledger) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("t"), marks).unwrap();
     let mut ledger = Ledger::new(folder.path().to_owned());
     let task = json!({ "taskId": "t", "ttlMs": 60_000 });
-    ledger.created("tool", (kind, false), Instant::now(), &task);
+    ledger.created(tool, Instant::now(), &task);
     (folder, ledger)
 }
 
@@ -119,6 +136,21 @@ fn answers_count_and_come_once() {
 }
 
 #[test]
+fn commands_are_told_what_was_acknowledged() {
+    for (marks, expected) in [
+        ("start 0\nanswer 1 k 7\ndone\n", &[][..]),
+        ("start 0\ndone\n", &["lost updates"]),
+        ("start 0\nanswer 1 k 8\ndone\n", &["lost updates"]),
+        ("start 0\nanswer 1 k 7\nanswer 1 k 7\ndone\n", &["doubled updates"]),
+    ] {
+        let (_folder, mut ledger) = ledger_of(named("asking"), marks);
+        ledger.answered("t", "k", 7);
+        poll(&mut ledger, json!({ "status": "completed", "result": {} }));
+        assert_eq!(found(&ledger), expected, "{marks:?}");
+    }
+}
+
+#[test]
 fn what_a_stopping_server_acknowledges_may_have_come_too_late() {
     for (stops, expected) in [(false, &["lost updates"][..]), (true, &[])] {
         let (_folder, mut ledger) = ledger(Kind::Asks, "start 1\nstart 2\nanswer 2 l 8\n");
@@ -140,7 +172,7 @@ fn a_handle_is_there_until_its_time_is_over_and_its_end_does_not_change() {
 
     let mut late = Ledger::new(folder.path().to_owned());
     let task = json!({ "taskId": "t", "ttlMs": 0 });
-    late.created("tool", (Kind::Reattach, false), Instant::now(), &task);
+    late.created(of(Kind::Reattach), Instant::now(), &task);
     late.polled("t", &unknown);
     assert!(!late.losses.any());
     assert_eq!(late.counts.expired, 1);
@@ -161,7 +193,7 @@ fn what_never_ends_is_stuck_or_its_cancel_is_lost() {
 
     let folder = tempfile::tempdir().unwrap();
     let mut endless = Ledger::new(folder.path().to_owned());
-    endless.created("tool", (Kind::Rerun, true), Instant::now(), &json!({ "taskId": "t" }));
+    endless.created(named("endless_again"), Instant::now(), &json!({ "taskId": "t" }));
     endless.cancelling("t");
     endless.cancelled("t");
     endless.stuck("log");
