@@ -32,6 +32,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(2);
 /// How long a server that is there may not know the run that this belongs to.
 const NOT_HERE_PATIENCE: Duration = Duration::from_secs(120);
+/// How long SIGTERM may take to come to a command whose task is being stopped.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ask whoever called the tool, and wait for the answer; for use inside a command tool
 ///
@@ -134,7 +136,12 @@ fn wait(
         }
         match client.send(action, left) {
             Ok(Reply::Answer(response)) => return Ok(Some(response)),
-            Ok(Reply::Stopping) => return Err(Failure::failed("the task is being stopped")),
+            Ok(Reply::Stopping) => {
+                // SIGTERM is on its way to the whole command. If this came back before it, the
+                // script could end by itself, and that would be taken for its result.
+                std::thread::sleep(STOP_PATIENCE);
+                return Err(Failure::failed("the task is being stopped"));
+            }
             Ok(Reply::Refused(problem)) => {
                 return Err(Failure::failed(format!("the question was refused: {problem}")));
             }

@@ -150,6 +150,46 @@ async fn every_kind_of_question_and_answer() {
     server.stop().await.well();
 }
 
+/// Who waits for an answer when the work is stopped is stopped with it: the script does not go on
+/// without an answer, to an end of its own that would count as the result.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_when_the_work_is_stopped_is_stopped_with_it() {
+    const TASKS: usize = 12;
+    let tools = "[tools.patient]\ndescription = \"d\"\ncommand = [\"./patient.sh\"]\n\
+                 on_restart = \"rerun\"\ninline = \"0s\"\nconcurrency = 12";
+    let folder = Folder::new("shutdown_grace = \"100ms\"", tools);
+    folder.script("patient.sh", "abide ask 'Well?' --text || exit 9");
+    let server = Server::start(&folder.config()).await;
+    let mut ids = Vec::new();
+    for _ in 0..TASKS {
+        ids.push(handle(&server.http.call(Declares::Tasks, "patient", &json!({})).await));
+    }
+    let all_ask = async |server: &Server| {
+        for id in &ids {
+            eventually("it asks", async || {
+                let task = server.http.get(id).await;
+                let status = task["status"].as_str().expect("a status");
+                assert!(status == "working" || status == "input_required", "{task}");
+                (status == "input_required").then_some(())
+            })
+            .await;
+        }
+    };
+    all_ask(&server).await;
+    server.stop().await.well();
+    let server = Server::start(&folder.config()).await;
+    // Begun again, each of them.
+    all_ask(&server).await;
+    for id in &ids {
+        server.http.ask("tasks/cancel", &task(id)).await;
+    }
+    for id in &ids {
+        let end = server.http.end_of(id).await;
+        assert_eq!(end["status"], "cancelled", "{end}");
+    }
+    server.stop().await.well();
+}
+
 /// Outside of a command there is nobody to ask.
 #[tokio::test(flavor = "multi_thread")]
 async fn outside_of_a_command_it_says_so() {
