@@ -28,7 +28,9 @@ pub(super) struct Entry {
     pub(super) job_hurt: bool,
     /// A server ended while the task had not, as far as was known.
     pub(super) interrupted: bool,
-    /// The numbers that were acknowledged, by key.
+    /// The present server has found it: an earlier attempt may still have to be settled.
+    carried_over: bool,
+    /// The numbers that were acknowledged and have to count, by key.
     pub(super) answered: BTreeMap<String, u64>,
 }
 
@@ -113,6 +115,7 @@ impl Ledger {
             runner_hurt: self.runners_may_die || hurt == Some(&true),
             job_hurt: hurt.is_some(),
             interrupted: false,
+            carried_over: false,
             answered: BTreeMap::new(),
         };
         if self.entries.insert(id.to_owned(), entry).is_some() {
@@ -145,6 +148,7 @@ impl Ledger {
         for id in &self.open {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.runner_hurt |= runners_may_die;
+                entry.carried_over = true;
             }
         }
     }
@@ -192,15 +196,15 @@ impl Ledger {
     /// An update was acknowledged.
     pub(super) fn answered(&mut self, id: &str, key: &str, number: u64) {
         self.counts.updates += 1;
-        if self.stopping {
-            // The question may have been taken back just before, and whoever answers one that is
-            // not open is told the same. It counts or not.
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        // The question may have been taken back just before, with the attempt that asked it; and
+        // whoever answers one that is not open is told the same. That answer counts or not.
+        let settling = entry.carried_over && entry.tool.kind == Kind::Rerun;
+        if self.stopping || entry.runner_hurt || entry.job_hurt || settling {
             return;
         }
-        if let Some(entry) = self.entries.get_mut(id) {
-            // Of two answers the first counts, as the server has to see it too.
-            entry.answered.entry(key.to_owned()).or_insert(number);
-        }
+        // Of two answers the first counts, as the server has to see it too.
+        entry.answered.entry(key.to_owned()).or_insert(number);
     }
 
     /// A poll was answered with these bytes. Hands back the task while it has not ended.
