@@ -60,7 +60,8 @@ impl WorkContext for Context {
         Box::pin(async move {
             let Some(fence) = *run.fence.borrow() else { return Ok(()) };
             let withdraw = Command::Withdraw { fence, key };
-            inner.apply_until_done(run.id, withdraw).await.map(drop).map_err(refused)
+            let withdrawn = inner.apply_until_done(run.id, withdraw).await;
+            withdrawn.map(drop).map_err(|error| refused(&run, error))
         })
     }
 
@@ -110,7 +111,7 @@ async fn ask(
     let answered = match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await
     {
         Ok(_) => response.await.map_err(|_| AskError::Stopping),
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(refused(&run, error)),
     };
     asking.open = false;
     run.forget_answer(&asking.key);
@@ -128,15 +129,21 @@ async fn ask_for_others(
     let response = run.join_answer(key.clone());
     match inner.apply_until_done(run.id, Command::Ask { fence, key, request }).await {
         Ok(_) => response.await.map_err(|_| AskError::Stopping),
-        Err(error) => Err(refused(error)),
+        Err(error) => Err(refused(&run, error)),
     }
 }
 
-fn refused(error: StoreError) -> AskError {
-    AskError::Refused(match error {
-        StoreError::Refused(refusal) => refusal.to_string(),
-        error => error.to_string(),
-    })
+fn refused(run: &Run, error: StoreError) -> AskError {
+    match error {
+        StoreError::Refused(Refusal::Stopping) => {
+            // The stop is committed, and its effect still on the way. The work hears of it here
+            // first, so that however it ends now is how it stopped; the task knows why.
+            run.stop(StopReason::Cancelled);
+            AskError::Stopping
+        }
+        StoreError::Refused(refusal) => AskError::Refused(refusal.to_string()),
+        error => AskError::Refused(error.to_string()),
+    }
 }
 
 /// A question that is being asked. Dropped while it is open, it is taken back: a job that no longer

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::{AskError, InputKey, Owner, RawJson, Status, TaskId, limits};
+use abide_core::{AskError, InputKey, Outcome, Owner, RawJson, RpcError, Status, TaskId, limits};
 use abide_engine::{EngineError, SystemClock, TaskContext, Tool};
 
 use crate::harness::*;
@@ -59,6 +59,38 @@ async fn a_caller_who_goes_away_takes_nothing_back() {
         house.until_status(id, Status::Cancelled).await;
     }
     assert!(committed > 0, "no cancel was ever interrupted");
+}
+
+/// A cancel and a question reach the store together. Whichever is first, the work is told that it is
+/// being stopped, and the error with which it gives up is how it stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_comes_just_after_the_cancel() {
+    let counters = Counters::new();
+    let inside = counters.clone();
+    let mut gives_up = tool("gives up", move |_, context| {
+        let counters = inside.clone();
+        async move {
+            counters.raise("started");
+            let number = counters.get("started");
+            counters.reach("open", number).await;
+            match ask(&context, "k").await {
+                Ok(_) => done(),
+                Err(error) => Outcome::Failed(RpcError::internal("ask", error.to_string())),
+            }
+        }
+    });
+    gives_up.inline = Duration::ZERO;
+    let house = House::start(Arc::new(SystemClock), vec![gives_up]).await;
+    for round in 1..=400 {
+        let id = house.create("gives up").await;
+        counters.reach("started", round).await;
+        let engine = house.engine.clone();
+        let cancel = tokio::spawn(async move { engine.cancel(&Owner::local(), id).await });
+        counters.raise("open");
+        cancel.await.expect("no panic").expect("acknowledged");
+        let ended = house.until(id, |task| task.status().is_terminal()).await;
+        assert_eq!(ended.status(), Status::Cancelled, "round {round}: {:?}", ended.state());
+    }
 }
 
 /// A second question under the same key is refused, and the first one still gets its answer.
