@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,10 +56,27 @@ pub(crate) async fn assemble(config: &Config) -> Result<Server, Failure> {
 
 fn open(location: &StoreLocation) -> Result<Arc<dyn Store>, Failure> {
     let StoreLocation::Sqlite(path) = location;
+    refuse_lost_database(path, location)?;
     // What is still at work goes on in the folder that was set aside.
     let damaged = SetAside { now: SystemClock.now(), companions: &[RUNS] };
     let opened = SqliteStore::open_or_set_aside(path, SqliteOptions::default(), damaged);
     Ok(Arc::new(opened.map_err(anyhow::Error::from)?))
+}
+
+/// A database that is gone while its runs are there was moved or deleted by mistake, or is to be
+/// restored: a new one in its place would know none of them, and end them all.
+fn refuse_lost_database(path: &Path, location: &StoreLocation) -> Result<(), Failure> {
+    let runs = spool_root(location);
+    let any = std::fs::read_dir(&runs).is_ok_and(|mut entries| entries.next().is_some());
+    if path.exists() || !any {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "there is no database {}, but {} has commands of its tasks",
+        path.display(),
+        runs.display()
+    ))
+    .hint("put the database back, or a backup of it; to begin anew, move that folder away"))
 }
 
 /// The folder of the runs, beside the database.

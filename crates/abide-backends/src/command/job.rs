@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::{BoxFuture, LogPart, LogRange, Outcome, RpcError, StopReason, Work, WorkContext};
 
@@ -12,7 +13,13 @@ use super::result::Streams;
 use super::spec::TASK_ID_VARIABLE;
 use super::{OutputMode, Tool, json_output, result, signal_name};
 use crate::desk::{Entered, TOKEN_VARIABLE};
-use crate::runner::{Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome, StreamSizes};
+use crate::runner::{
+    Ended, Found, JobSpec, Lost, Output, Run, RunName, RunOutcome, StartError, StreamSizes,
+};
+
+/// The first and the longest pause between two looks into the spool that fail.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
 
 /// What a command inherits of our environment.
 const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -41,6 +48,11 @@ impl Tool {
         let _entered = self.enter(work, &context);
         match self.spool.start(&name(work), &self.job(argv), &self.environment(work)).await {
             Ok(run) => self.follow(work, run, stopped).await,
+            // It has begun all the same, as when a database is older than its runs.
+            Err(StartError::Exists(_)) => match self.find(work).await {
+                Ok(found) => self.take_up(work, found, stopped).await,
+                Err(error) => unreadable(work, &error),
+            },
             Err(problem) => {
                 let program = &self.spec.argv[0];
                 tracing::error!(
@@ -55,27 +67,58 @@ impl Tool {
     /// Goes on with what an earlier server has begun.
     pub(super) async fn resume(&self, work: &Work, context: Arc<dyn WorkContext>) -> Outcome {
         let _entered = self.enter(work, &context);
-        match self.spool.find(&name(work)) {
+        match self.find(work).await {
             // The claim was on disk, and the server died before it started anything.
             Ok(Found::Absent) => self.run(work, context).await,
             Ok(Found::Lost(lost)) if !lost.may_have_run() => match self.spool.remove(lost.name()) {
                 Ok(()) => self.run(work, context).await,
                 Err(error) => unreadable(work, &error),
             },
-            Ok(Found::Live(run)) => {
-                tracing::info!(task = %work.task_id, tool = %work.tool, "the command still runs");
-                self.follow(work, run, context.stopped()).await
+            Ok(found) => self.take_up(work, found, context.stopped()).await,
+            Err(error) => unreadable(work, &error),
+        }
+    }
+
+    /// What there is of the run, however long the system is short of what it takes to look.
+    async fn find(&self, work: &Work) -> io::Result<Found> {
+        let mut pause = RETRY_FIRST;
+        loop {
+            match self.spool.find(&name(work)) {
+                Err(error) if may_pass(&error) => {
+                    tracing::error!(
+                        task = %work.task_id, tool = %work.tool, %error,
+                        "what became of the command can't be looked up; it is tried again"
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_LONGEST);
+                }
+                found => return found,
             }
-            Ok(Found::Finished(outcome)) => {
+        }
+    }
+
+    /// Goes on with a run that is there.
+    async fn take_up(
+        &self,
+        work: &Work,
+        found: Found,
+        mut stopped: BoxFuture<'static, StopReason>,
+    ) -> Outcome {
+        match found {
+            Found::Live(run) => {
+                tracing::info!(task = %work.task_id, tool = %work.tool, "the command still runs");
+                self.follow(work, run, stopped).await
+            }
+            Found::Absent => unreadable(work, &io::ErrorKind::NotFound.into()),
+            Found::Lost(lost) => self.lost(work, lost).await,
+            Found::Finished(outcome) => {
                 tracing::info!(
                     task = %work.task_id, tool = %work.tool,
                     "the command has ended while no server was there"
                 );
-                let told = now(&mut context.stopped()).await;
+                let told = now(&mut stopped).await;
                 self.finished(work, outcome, told).await
             }
-            Ok(Found::Lost(lost)) => self.lost(work, lost).await,
-            Err(error) => unreadable(work, &error),
         }
     }
 
@@ -96,7 +139,7 @@ impl Tool {
 
     /// Stops what an earlier server has begun; what had ended by itself has its outcome.
     pub(super) async fn discard(&self, work: &Work) -> Option<Outcome> {
-        let run = match self.spool.find(&name(work)) {
+        let run = match self.find(work).await {
             Ok(Found::Absent) => return None,
             Ok(Found::Live(run)) => run,
             Ok(Found::Finished(outcome)) => {
@@ -116,17 +159,47 @@ impl Tool {
     async fn follow(
         &self,
         work: &Work,
-        run: Run,
+        mut run: Run,
         mut stopped: BoxFuture<'static, StopReason>,
     ) -> Outcome {
+        let mut told = None;
+        let ended = loop {
+            match self.follow_once(work, &run, &mut stopped, &mut told).await {
+                Err(error) if may_pass(&error) => match self.find(work).await {
+                    Ok(Found::Live(found)) => run = found,
+                    Ok(Found::Finished(outcome)) => break Ok(Ended::Finished(outcome)),
+                    Ok(Found::Lost(lost)) => break Ok(Ended::Lost(lost)),
+                    Ok(Found::Absent) | Err(_) => break Err(error),
+                },
+                ended => break ended,
+            }
+        };
+        match ended {
+            Ok(Ended::Finished(outcome)) => self.finished(work, outcome, told).await,
+            Ok(Ended::Lost(lost)) => self.lost(work, lost).await,
+            Err(error) => unreadable(work, &error),
+        }
+    }
+
+    /// The same until the first error.
+    async fn follow_once(
+        &self,
+        work: &Work,
+        run: &Run,
+        stopped: &mut BoxFuture<'static, StopReason>,
+        told: &mut Option<StopReason>,
+    ) -> io::Result<Ended> {
+        if told.is_some() {
+            run.stop().await?;
+            return run.wait().await;
+        }
         let ending = run.wait();
         tokio::pin!(ending);
-        let mut told = None;
-        let ended = tokio::select! {
+        tokio::select! {
             biased;
             ended = &mut ending => ended,
-            reason = &mut stopped => {
-                told = Some(reason);
+            reason = stopped => {
+                *told = Some(reason);
                 if let Err(error) = run.stop().await {
                     tracing::error!(
                         task = %work.task_id, tool = %work.tool, %error,
@@ -135,11 +208,6 @@ impl Tool {
                 }
                 ending.await
             }
-        };
-        match ended {
-            Ok(Ended::Finished(outcome)) => self.finished(work, outcome, told).await,
-            Ok(Ended::Lost(lost)) => self.lost(work, lost).await,
-            Err(error) => unreadable(work, &error),
         }
     }
 
@@ -182,12 +250,9 @@ impl Tool {
             }
             (None, _, Some(exit)) => exit.status(),
         };
-        let spool = self.spool.clone();
-        let run = name(work);
-        let output = tokio::task::spawn_blocking(move || spool.output(&run));
-        let Output { stdout, stderr } = match output.await.map_err(io::Error::other) {
-            Ok(Ok(output)) => output,
-            Ok(Err(error)) | Err(error) => return unreadable(work, &error),
+        let Output { stdout, stderr } = match self.output(work).await {
+            Ok(output) => output,
+            Err(error) => return unreadable(work, &error),
         };
         tracing::info!(
             task = %work.task_id, tool = %work.tool, status = %exit,
@@ -211,6 +276,26 @@ impl Tool {
                 result::failure(streams, &signal_name::describe(exit))
             }
         })
+    }
+
+    /// What is kept of its output, however long the system is short of what it takes to read it.
+    async fn output(&self, work: &Work) -> io::Result<Output> {
+        let mut pause = RETRY_FIRST;
+        loop {
+            let (spool, run) = (self.spool.clone(), name(work));
+            let read = tokio::task::spawn_blocking(move || spool.output(&run)).await;
+            match read.map_err(io::Error::other)? {
+                Err(error) if may_pass(&error) => {
+                    tracing::error!(
+                        task = %work.task_id, tool = %work.tool, %error,
+                        "the command's output can't be read; it is tried again"
+                    );
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(RETRY_LONGEST);
+                }
+                output => return output,
+            }
+        }
     }
 
     /// The outcome of a command of which nobody knows how it ended.
@@ -300,6 +385,12 @@ impl Tool {
         }
         all
     }
+}
+
+/// Whether looking again may help: the system is short of something, or the disk is. What a file
+/// says, or that there is none, stays.
+fn may_pass(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound)
 }
 
 fn name(work: &Work) -> RunName {

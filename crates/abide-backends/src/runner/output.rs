@@ -9,6 +9,9 @@ use super::outcome::{RunOutcome, StreamSizes};
 /// The least that a segment of the last part has, so that small limits don't mean many files.
 const SMALLEST_SEGMENT_BYTES: u64 = 64 * 1024;
 
+/// How often segments are looked for that a living runner may just be replacing.
+const LOOKS: u32 = 100;
+
 /// Both streams of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
@@ -62,8 +65,10 @@ fn read_stream(
     sizes: Option<StreamSizes>,
 ) -> io::Result<Captured> {
     let mut head = folder.read(name)?.unwrap_or_default();
+    let mut looks = 0;
     let (mut tail, behind_head) = loop {
-        if let Some(segments) = read_segments(folder, name, segment_bytes(last))? {
+        looks += 1;
+        if let Some(segments) = read_segments(folder, name, segment_bytes(last), looks < LOOKS)? {
             break segments;
         }
     };
@@ -83,11 +88,12 @@ fn read_stream(
 }
 
 /// The last two segments, and how many bytes all segments ever had. None if a living runner has
-/// removed one meanwhile.
+/// removed one meanwhile; a segment that is missing for good is a gap, unless `whole` is wanted.
 fn read_segments(
     folder: &Folder,
     stream: &str,
     segment_bytes: u64,
+    whole: bool,
 ) -> io::Result<Option<(Vec<u8>, u64)>> {
     let number = |name: String| name.strip_prefix(stream)?.strip_prefix('.')?.parse().ok();
     let Some(newest) = folder.names()?.into_iter().filter_map(number).max() else {
@@ -95,10 +101,17 @@ fn read_segments(
     };
     let mut bytes = Vec::new();
     if let Some(before) = u64::checked_sub(newest, 1) {
-        let Some(segment) = folder.read(&segment_name(stream, before))? else { return Ok(None) };
-        bytes = segment;
+        match folder.read(&segment_name(stream, before))? {
+            Some(segment) => bytes = segment,
+            None if whole => return Ok(None),
+            None => {}
+        }
     }
-    let Some(segment) = folder.read(&segment_name(stream, newest))? else { return Ok(None) };
+    let segment = match folder.read(&segment_name(stream, newest))? {
+        Some(segment) => segment,
+        None if whole => return Ok(None),
+        None => Vec::new(),
+    };
     let all = newest * segment_bytes + segment.len() as u64;
     bytes.extend(segment);
     Ok(Some((bytes, all)))

@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::common::{
-    Declares, Folder, Server, alive, eventually, handle, pids_in, signal_process, text, until,
+    Declares, Ended, Folder, Server, abide, alive, ended, eventually, handle, pids_in,
+    signal_process, text, until,
 };
 
 const TOOLS: &str = r#"
@@ -281,6 +282,29 @@ async fn an_upgrade_takes_up_older_rows_and_running_commands() {
         assert_eq!(text(&task["result"]), "through\n", "{task}");
     }
     assert!(!processes.iter().any(|pid| alive(*pid)));
+    server.stop().await.well();
+}
+
+/// A database that is moved away must not take the commands of its tasks with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_database_ends_no_command() {
+    let folder = folder();
+    let server = Server::start(&folder.config()).await;
+    let id = create(&server, "gate").await;
+    let processes = commands(&folder, 1).await;
+    server.stop().await.well();
+    fs::rename(folder.database(), folder.path("moved.db")).unwrap();
+    let mut command = abide(["serve"]);
+    command.arg(folder.config());
+    let Ended { status, logs } = ended(command).await;
+    assert_eq!(status.code(), Some(1), "{logs}");
+    assert!(logs.contains("put the database back"), "{logs}");
+    assert!(processes.iter().all(|pid| alive(*pid)));
+    fs::rename(folder.path("moved.db"), folder.database()).unwrap();
+    let server = Server::start(&folder.config()).await;
+    folder.write("gate", "");
+    let task = server.http.end_of(&id).await;
+    assert_eq!(text(&task["result"]), "through\n", "{task}");
     server.stop().await.well();
 }
 

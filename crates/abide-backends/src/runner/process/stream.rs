@@ -145,7 +145,11 @@ impl Stream {
         };
         // The one before last is no longer needed, and its room may be.
         if let Some(old) = next.checked_sub(2) {
-            folder.remove(&segment_name(self.name, old))?;
+            match folder.remove(&segment_name(self.name, old)) {
+                // Removed before something else failed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
         let file = folder.create(&segment_name(self.name, next))?;
         self.segment = Some(Segment { number: next, file, room: self.segment_bytes });
